@@ -1,0 +1,122 @@
+"""The model: everything later steps need to know about it, read from a config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kvbudget.model.shapes import Group, Layer, Tower, Weight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kvbudget.model.quantization import Recipe
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A language model as shapes.
+
+    Args:
+        name: What the user called it.
+        source: Where the shapes were read.
+        model_type: The language model's Hugging Face model type.
+        architecture: The class that an engine would load, "" if the config does not say.
+        layers: The decoder layers in order; equal layers are the same object.
+        outside: Embeddings, final norm and output head of the language model.
+        towers: Vision and audio encoders with their projectors, text encoders.
+        mtp: Multi-token-prediction layers of the checkpoint, which engines load only when asked to.
+        dtype: The data type that the config names, or None.
+        quantization: How the checkpoint is quantized, or None.
+        assumptions: (key, value) of every class default that stood in for a missing key.
+    """
+
+    name: str
+    source: str
+    model_type: str
+    architecture: str
+    layers: tuple[Layer, ...]
+    outside: tuple[Weight, ...]
+    towers: tuple[Tower, ...] = ()
+    mtp: tuple[Layer, ...] = ()
+    prefix: str = "model.layers"
+    hidden_size: int
+    vocab_size: int
+    num_attention_heads: int
+    max_position_embeddings: int | None
+    tied: bool
+    num_experts: int = 0
+    num_experts_per_tok: int = 0
+    dtype: str | None = None
+    quantization: Recipe | None = None
+    assumptions: tuple[tuple[str, Any], ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @staticmethod
+    def from_config(
+        config: Mapping[str, Any],
+        *,
+        name: str = "",
+        source: str = "config.json",
+        hf_quant_config: Mapping[str, Any] | None = None,
+        quantize_config: Mapping[str, Any] | None = None,
+    ) -> Model:
+        """Return the model that a parsed `config.json` describes.
+
+        Args:
+            config: The parsed JSON object.
+            name: What to call it; by default what the config calls itself.
+            source: Where it came from, for messages and provenance.
+            hf_quant_config: The parsed `hf_quant_config.json` beside it, if there is one.
+            quantize_config: The parsed `quantize_config.json` beside it, if there is one.
+
+        Raises:
+            CannotTell: The architecture or a key is not known; the message names it.
+            InputError: The config is broken or contradicts itself.
+        """
+        from kvbudget.model.reader import read_model  # noqa: PLC0415 - the reader imports this module's type
+
+        return read_model(
+            config, name=name, source=source, hf_quant_config=hf_quant_config, quantize_config=quantize_config
+        )
+
+    def weights(self) -> Iterator[tuple[str, Weight]]:
+        """Yield (module path, weight) of the whole base model in order: outside, layers, towers; not MTP."""
+        for weight in self.outside:
+            yield weight.name, weight
+        for i, layer in enumerate(self.layers):
+            for weight in layer.weights:
+                yield f"{self.prefix}.{i}.{weight.name}", weight
+        for tower in self.towers:
+            for weight in tower.weights:
+                yield f"{tower.name}.{weight.name}", weight
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the base model: all experts, a tied head once, without MTP layers and buffers."""
+        return (
+            sum(weight.parameters for weight in self.outside)
+            + sum(layer.parameters for layer in self.layers)
+            + sum(tower.parameters for tower in self.towers)
+        )
+
+    @property
+    def mtp_parameters(self) -> int:
+        """Parameters of the multi-token-prediction layers."""
+        return sum(layer.parameters for layer in self.mtp)
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that one token uses: of the routed experts only those it is sent to."""
+        routed = self.parameters_by_group().get(Group.EXPERTS, 0)
+        if not routed or not self.num_experts or not self.num_experts_per_tok:
+            return self.parameters
+        return self.parameters - routed + routed * self.num_experts_per_tok // self.num_experts
+
+    def parameters_by_group(self) -> dict[Group, int]:
+        """Return the parameters of each group that the model has, MTP apart."""
+        totals: dict[Group, int] = {}
+        for _, weight in self.weights():
+            totals[weight.group] = totals.get(weight.group, 0) + weight.parameters
+        if self.mtp:
+            totals[Group.MTP] = self.mtp_parameters
+        return {group: totals[group] for group in Group if totals.get(group)}

@@ -1,0 +1,193 @@
+"""From a parsed `config.json` to a `Model`: find the language model's part, choose its reader, add what stands around.
+
+Which part is which is decided by keys and by the tables in `kvbudget.facts`; no model is known by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kvbudget.errors import CannotTell, InputError
+from kvbudget.facts.architectures import ARCHITECTURE_TYPES, SAME_AS, TEXT_TYPES, TRAITS, Traits
+from kvbudget.facts.class_defaults import CLASS_DEFAULTS
+from kvbudget.model.attention import ATTENTION_KEYS
+from kvbudget.model.config import Config
+from kvbudget.model.decoder import Decoder, read_decoder
+from kvbudget.model.feed_forward import active_experts, expert_count
+from kvbudget.model.legacy import modernise
+from kvbudget.model.model import Model
+from kvbudget.model.shapes import Tower
+
+TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where multimodal configs keep the language model's part."""
+
+TOWER_KEYS = (
+    "vision_config",
+    "audio_config",
+    "vision_tower",
+    "mm_vision_tower",
+    "img_processor",
+    "vit_config",
+    "visual",
+    "vision_encoder",
+    "embd_layer",
+)
+"""Keys that say that there is a tower besides the language model."""
+
+POSITION_KEYS = (
+    "max_position_embeddings",
+    "max_sequence_length",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "model_max_length",
+    "max_target_positions",
+)
+"""Spellings of the longest context (vllm/config/model.py, _get_and_verify_max_len, 0.32)."""
+
+MAX_NESTING = 4
+
+
+def read_model(
+    config: Mapping[str, Any],
+    *,
+    name: str,
+    source: str,
+    hf_quant_config: Mapping[str, Any] | None = None,
+    quantize_config: Mapping[str, Any] | None = None,
+) -> Model:
+    """Return the model that a config describes; see `Model.from_config`."""
+    if not isinstance(config, Mapping):
+        raise InputError(f"{source} must hold a JSON object, found {type(config).__name__}; give a config.json.")
+    top = Config(config)
+    c, model_type, top_type = text_part(top)
+    architecture = _architecture(top)
+    if model_type in ENCODER_DECODERS:
+        return _encoder_decoder(c, top, model_type, architecture, name, source)
+    traits = _traits(c, model_type)
+    c, traits = modernise(SAME_AS.get(model_type, model_type), c, traits)
+    tied = _tied(c, top, model_type, traits)
+    decoder = read_decoder(c, traits, tied=tied)
+    return Model(
+        name=name or _own_name(config),
+        source=source,
+        model_type=model_type,
+        architecture=architecture,
+        layers=decoder.layers,
+        outside=decoder.outside,
+        towers=_towers(top, c),
+        mtp=decoder.mtp,
+        prefix=f"{traits.prefix}.{traits.block}",
+        hidden_size=c.dim("hidden_size"),
+        vocab_size=c.dim("vocab_size"),
+        num_attention_heads=c.integer(*ATTENTION_KEYS) or 0,
+        max_position_embeddings=c.integer(*POSITION_KEYS, minimum=1),
+        tied=tied,
+        num_experts=expert_count(c, traits.experts) if traits.experts else 0,
+        num_experts_per_tok=(active_experts(c) or 0) if traits.experts else 0,
+        dtype=_dtype(c, top),
+        assumptions=tuple(dict.fromkeys((key, value) for key, value in top.assumed)),
+        config=config,
+    )
+
+
+def text_part(top: Config) -> tuple[Config, str, str]:
+    """Return (the language model's config, its model type, the file's own model type).
+
+    Raises:
+        CannotTell: Neither a model type nor an architecture says what the model is.
+    """
+    top_type = _model_type(top)
+    c = top
+    for _ in range(MAX_NESTING):
+        nested = next((key for key in TEXT_KEYS if isinstance(c.data.get(key), Mapping)), None)
+        if nested is None:
+            break
+        c = c.sub(nested) or c
+    if c is top:
+        own = top_type
+    else:
+        own = c.text("model_type") or _from_architectures(c) or ""
+    model_type = TEXT_TYPES.get(own or top_type, own or top_type)
+    if not model_type:
+        raise CannotTell(
+            f"{top.name('model_type')} is missing and architectures does not name a known class, "
+            "so the kind of model is unknown; add model_type to the config.",
+            key="model_type",
+        )
+    canonical = SAME_AS.get(model_type, model_type)
+    return c.extended({}, CLASS_DEFAULTS.get(canonical, {})), model_type, top_type
+
+
+def _model_type(c: Config) -> str:
+    return c.text("model_type") or _from_architectures(c) or ""
+
+
+def _from_architectures(c: Config) -> str | None:
+    return ARCHITECTURE_TYPES.get(_architecture(c))
+
+
+def _architecture(c: Config) -> str:
+    value = c.data.get("architectures")
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
+        return value[0]
+    return ""
+
+
+def _traits(c: Config, model_type: str) -> Traits:
+    traits = TRAITS.get(SAME_AS.get(model_type, model_type))
+    if traits is None:
+        raise CannotTell(
+            f"Model type {model_type!r} is not known to this version of kvbudget, so which layers keep a KV cache "
+            "is unknown; update kvbudget or ask for it to be added.",
+            key=c.name("model_type"),
+        )
+    return traits
+
+
+def _tied(c: Config, top: Config, model_type: str, traits: Traits) -> bool:
+    """Return whether the output head is the input embedding.
+
+    The outer config decides over the nested one, as in transformers, where the outer class ties; then the class's
+    own default.
+    """
+    for config in (top, c):
+        if config.has("tie_word_embeddings"):
+            return config.flag("tie_word_embeddings")
+    canonical = SAME_AS.get(model_type, model_type)
+    if canonical in CLASS_DEFAULTS:
+        return bool(CLASS_DEFAULTS[canonical].get("tie_word_embeddings", False))
+    return traits.tied
+
+
+def _dtype(c: Config, top: Config) -> str | None:
+    for config in (c, top):
+        for key in ("dtype", "torch_dtype"):
+            value = config.data.get(key)
+            if isinstance(value, str):
+                return value
+    return None
+
+
+def _own_name(config: Mapping[str, Any]) -> str:
+    value = config.get("_name_or_path")
+    return value if isinstance(value, str) and value else "config.json"
+
+
+def _towers(top: Config, text: Config) -> tuple[Tower, ...]:
+    if not text.path and not any(top.data.get(key) is not None for key in TOWER_KEYS):
+        return ()
+    from kvbudget.model.towers import read_towers  # noqa: PLC0415 - only multimodal models pay for it
+
+    return read_towers(top, text.dim("hidden_size"))
+
+
+ENCODER_DECODERS = frozenset({"t5", "mt5", "umt5", "bart", "mbart", "whisper", "m2m_100", "pegasus", "mllama_text_model"})
+
+
+def _encoder_decoder(c: Config, top: Config, model_type: str, architecture: str, name: str, source: str) -> Model:
+    raise CannotTell(f"Model type {model_type!r} is not read yet.", key="model_type")
+
+
+__all__ = ["Decoder", "read_model", "text_part"]
