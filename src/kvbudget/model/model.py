@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kvbudget.model.quantization import Recipe
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
     """A language model as shapes.
 
@@ -25,6 +25,8 @@ class Model:
         outside: Embeddings, final norm and output head of the language model.
         towers: Vision and audio encoders with their projectors, text encoders.
         mtp: Multi-token-prediction layers of the checkpoint, which engines load only when asked to.
+        max_position_embeddings: The longest context the config allows, rope scaling included, or None.
+        default_model_len: The length an engine serves when nobody says, if that is shorter (LongRoPE).
         dtype: The data type that the config names, or None.
         quantization: How the checkpoint is quantized, or None.
         assumptions: (key, value) of every class default that stood in for a missing key.
@@ -43,6 +45,7 @@ class Model:
     vocab_size: int
     num_attention_heads: int
     max_position_embeddings: int | None
+    default_model_len: int | None = None
     tied: bool
     num_experts: int = 0
     num_experts_per_tok: int = 0
@@ -79,16 +82,19 @@ class Model:
             config, name=name, source=source, hf_quant_config=hf_quant_config, quantize_config=quantize_config
         )
 
-    def weights(self) -> Iterator[tuple[str, Weight]]:
-        """Yield (module path, weight) of the whole base model in order: outside, layers, towers; not MTP."""
+    def weights(self) -> Iterator[tuple[int | None, str, Weight]]:
+        """Yield (layer number, module path, weight) of the base model: outside, layers, towers; not MTP.
+
+        The layer number is None for what stands outside the decoder layers.
+        """
         for weight in self.outside:
-            yield weight.name, weight
+            yield None, weight.name, weight
         for i, layer in enumerate(self.layers):
             for weight in layer.weights:
-                yield f"{self.prefix}.{i}.{weight.name}", weight
+                yield i, f"{self.prefix}.{i}.{weight.name}", weight
         for tower in self.towers:
             for weight in tower.weights:
-                yield f"{tower.name}.{weight.name}", weight
+                yield None, f"{tower.name}.{weight.name}", weight
 
     @property
     def parameters(self) -> int:
@@ -115,7 +121,7 @@ class Model:
     def parameters_by_group(self) -> dict[Group, int]:
         """Return the parameters of each group that the model has, MTP apart."""
         totals: dict[Group, int] = {}
-        for _, weight in self.weights():
+        for _, _, weight in self.weights():
             totals[weight.group] = totals.get(weight.group, 0) + weight.parameters
         if self.mtp:
             totals[Group.MTP] = self.mtp_parameters

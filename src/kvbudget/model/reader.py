@@ -12,7 +12,7 @@ from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts.architectures import ARCHITECTURE_TYPES, SAME_AS, TEXT_TYPES, TRAITS, Traits
 from kvbudget.facts.class_defaults import CLASS_DEFAULTS
 from kvbudget.model.attention import ATTENTION_KEYS
-from kvbudget.model.config import Config
+from kvbudget.model.config import MAX_DIM, Config
 from kvbudget.model.decoder import Decoder, read_decoder
 from kvbudget.model.feed_forward import active_experts, expert_count
 from kvbudget.model.legacy import modernise
@@ -43,6 +43,7 @@ POSITION_KEYS = (
     "seq_length",
     "model_max_length",
     "max_target_positions",
+    "max_length",
 )
 """Spellings of the longest context (vllm/config/model.py, _get_and_verify_max_len, 0.32)."""
 
@@ -82,7 +83,8 @@ def read_model(
         hidden_size=c.dim("hidden_size"),
         vocab_size=c.dim("vocab_size"),
         num_attention_heads=c.integer(*ATTENTION_KEYS) or 0,
-        max_position_embeddings=c.integer(*POSITION_KEYS, minimum=1),
+        max_position_embeddings=longest_context(c),
+        default_model_len=_default_length(c),
         tied=tied,
         num_experts=expert_count(c, traits.experts) if traits.experts else 0,
         num_experts_per_tok=(active_experts(c) or 0) if traits.experts else 0,
@@ -159,6 +161,49 @@ def _tied(c: Config, top: Config, model_type: str, traits: Traits) -> bool:
     if canonical in CLASS_DEFAULTS:
         return bool(CLASS_DEFAULTS[canonical].get("tie_word_embeddings", False))
     return traits.tied
+
+
+UNSCALED_ROPE = frozenset(
+    {"default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling", "mrope", "proportional"}
+)
+"""Rope types whose `max_position_embeddings` is already the scaled length."""
+
+
+def rope_types(c: Config) -> dict[str, float]:
+    """Return rope type -> factor of the config's rope settings, which may differ by layer type."""
+    found: dict[str, float] = {}
+    settings = c.data.get("rope_scaling") or c.data.get("rope_parameters")
+    if not isinstance(settings, Mapping):
+        return found
+    nested = [value for value in settings.values() if isinstance(value, Mapping)]
+    for entry in nested or [settings]:
+        kind, factor = entry.get("rope_type", entry.get("type")), entry.get("factor")
+        number = isinstance(factor, (int, float)) and not isinstance(factor, bool) and 0 < factor < MAX_DIM
+        if isinstance(kind, str):
+            found[kind] = float(factor) if number else 1.0
+    return found
+
+
+def longest_context(c: Config) -> int | None:
+    """Return the longest context that the config allows, None if it names none.
+
+    Linear and dynamic rope scaling multiply the positions; the other kinds state the scaled length already
+    (vllm/config/model.py, _get_and_verify_max_len, 0.32).
+    """
+    if c.has("model_max_length"):
+        return c.integer("model_max_length", minimum=1, maximum=1 << 62)
+    length = c.integer(*POSITION_KEYS, minimum=1)
+    if length is None or (c.text("model_type") or "").startswith("gemma3"):
+        return length
+    factors = [factor for kind, factor in rope_types(c).items() if kind not in UNSCALED_ROPE]
+    return int(length * factors[-1]) if factors else length
+
+
+def _default_length(c: Config) -> int | None:
+    """LongRoPE models are served at their original length unless asked otherwise, as longer ones lose quality."""
+    if "longrope" in rope_types(c):
+        return c.integer("original_max_position_embeddings", minimum=1)
+    return None
 
 
 def _dtype(c: Config, top: Config) -> str | None:

@@ -98,6 +98,13 @@ class Attention:
     attention_chunk_size: int | None = None
 
     @property
+    def kind(self) -> str:
+        """How long it keeps a token: "full", "sliding" or "chunked"."""
+        if self.attention_chunk_size is not None:
+            return "chunked"
+        return "full" if self.sliding_window is None else "sliding"
+
+    @property
     def window(self) -> int | None:
         """Tokens kept by a long request, None if all are."""
         return self.sliding_window if self.attention_chunk_size is None else self.attention_chunk_size
@@ -111,6 +118,11 @@ class LatentAttention:
     kv_lora_rank: int
     qk_rope_head_dim: int
 
+    @property
+    def kind(self) -> str:
+        """The word for it in reports."""
+        return "mla"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
@@ -122,6 +134,11 @@ class Indexer:
 
     index_head_dim: int
 
+    @property
+    def kind(self) -> str:
+        """The word for it in reports."""
+        return "indexer"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossAttention:
@@ -131,6 +148,11 @@ class CrossAttention:
     num_key_value_heads: int
     head_dim: int
     encoder_tokens: int
+
+    @property
+    def kind(self) -> str:
+        """The word for it in reports."""
+        return "cross"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,140 @@
+"""The options that several verbs share, and what they become: a `Deployment`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvbudget.basis import Basis
+from kvbudget.deployment import Deployment
+from kvbudget.errors import InputError
+from kvbudget.facts.gpus import Gpu, find_gpu
+from kvbudget.units import parse_bytes, parse_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvbudget.model import Model
+
+
+class Tokens(click.ParamType):
+    """A token count as vLLM reads it: 32768, 32k = 32,000, 32K = 32,768."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401, ARG002
+        """Return the count."""
+        return value if isinstance(value, int) else parse_tokens(value, what=_flag(param))
+
+
+class Bytes(click.ParamType):
+    """A size: 80GB, 79.19GiB, 81559MiB, 24g."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401, ARG002
+        """Return the bytes."""
+        return value if isinstance(value, int) else parse_bytes(value, what=_flag(param))
+
+
+class Number(click.ParamType):
+    """A whole number or a fraction that the library checks, so that its message names what is expected."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401, ARG002
+        """Return an int or a float."""
+        if not isinstance(value, str):
+            return value
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+        raise InputError(f"{_flag(param)} {value[:40]!r}: expected a number.")
+
+
+def _flag(param: click.Parameter | None) -> str:
+    return max(param.opts, key=len) if param is not None and param.opts else "value"
+
+
+TOKENS, BYTES, NUMBER = Tokens(), Bytes(), Number()
+
+_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--gpu",), {"help": "The card; see `kvbudget gpus`."}),
+    (("--gpu-memory",), {"type": BYTES, "help": 'Its memory instead: the "Total" from nvidia-smi.'}),
+    (("--num-gpus",), {"type": NUMBER, "help": "How many there are."}),
+    (("--engine",), {"default": "vllm", "help": "The serving engine (vllm)."}),
+    (("--engine-version",), {"help": "Its version, such as 0.32."}),
+    (("--tensor-parallel-size", "-tp", "--tp"), {"type": NUMBER, "help": "GPUs that split each layer."}),
+    (("--pipeline-parallel-size", "-pp", "--pp"), {"type": NUMBER, "help": "Stages that split the layers."}),
+    (("--data-parallel-size", "-dp", "--dp"), {"type": NUMBER, "help": "Replicas."}),
+    (("--decode-context-parallel-size", "-dcp"), {"type": NUMBER, "help": "Ranks that split each request's tokens."}),
+    (("--enable-expert-parallel",), {"is_flag": True, "help": "Divide experts whole instead of by width."}),
+    (("--max-model-len",), {"type": TOKENS, "help": "Longest request: 32768, 32k = 32,000, 32K = 32,768."}),
+    (("--max-num-seqs",), {"type": NUMBER, "help": "Requests that run at once."}),
+    (("--max-num-batched-tokens",), {"type": TOKENS, "help": "Tokens of one step."}),
+    (("--gpu-memory-utilization",), {"type": NUMBER, "help": "Fraction of the card's memory, 0–1."}),
+    (("--kv-cache-dtype",), {"default": "auto", "help": "auto, fp8, …; see `kvbudget formats`."}),
+    (("--kv-cache-memory-bytes",), {"type": BYTES, "help": "The KV pool itself, whatever the rest."}),
+    (("--num-gpu-blocks-override",), {"type": NUMBER, "help": "Blocks of the KV cache, whatever the memory."}),
+    (("--block-size",), {"type": NUMBER, "help": "Tokens of a KV block."}),
+    (("--dtype",), {"default": "auto", "help": "auto, bfloat16, float16, float32."}),
+    (("--quantization", "-q"), {"help": "Name of the checkpoint's quantization."}),
+    (("--enforce-eager",), {"is_flag": True, "help": "No CUDA graphs."}),
+    (("--enable-prefix-caching/--no-enable-prefix-caching",), {"default": None, "help": "Keep finished blocks."}),
+    (("--async-scheduling/--no-async-scheduling",), {"default": None, "help": "Schedule one step ahead."}),
+    (("--disable-hybrid-kv-cache-manager",), {"is_flag": True, "help": "Treat window layers as full ones."}),
+    (("--context",), {"type": TOKENS, "help": "Count requests of this length instead."}),
+    (("--allow-long",), {"is_flag": True, "help": "Allow more than the model's own length."}),
+)
+
+
+def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a deployment to a command; they arrive as keyword arguments named like its fields."""
+    for names, settings in reversed(_OPTIONS):
+        function = click.option(*names, **settings)(function)
+    return function
+
+
+def build_deployment(model: Model, options: dict[str, Any]) -> Deployment:
+    """Return the deployment that the options describe; what was not given is left to the engine.
+
+    Raises:
+        InputError: No card was named, or a value is refused.
+    """
+    given = {key: value for key, value in options.items() if value is not None and key not in ("gpu", "gpu_memory")}
+    return Deployment(model=model, gpu=choose_gpu(options.get("gpu"), options.get("gpu_memory")), **given)
+
+
+def choose_gpu(name: str | None, memory: int | None) -> Gpu:
+    """Return the card by name, by its memory, or a named card with another memory size."""
+    if name is None and memory is None:
+        raise InputError("No card was named; give --gpu NAME (see `kvbudget gpus`) or --gpu-memory 79.19GiB.")
+    if memory is None:
+        return find_gpu(str(name))
+    known = find_gpu(name) if name is not None else None
+    return Gpu(
+        name=known.name if known else "given",
+        aliases=(),
+        marketing="",
+        memory_bytes=memory,
+        basis=Basis.GIVEN,
+        engine_total_bytes=None,
+        bandwidth_bytes_per_s=known.bandwidth_bytes_per_s if known else None,
+        bf16_flops=known.bf16_flops if known else None,
+        fp8_flops=known.fp8_flops if known else None,
+        compute_capability=known.compute_capability if known else None,
+        interconnect_bytes_per_s=known.interconnect_bytes_per_s if known else None,
+        unified=known.unified if known else False,
+        source="--gpu-memory",
+        read_on="",
+    )
+
+
+def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json, --csv and --md."""
+    for name, text in (("--md", "Markdown."), ("--csv", "CSV."), ("--json", "JSON, schema 1.")):
+        function = click.option(name, f"as_{name[2:]}", is_flag=True, help=text)(function)
+    return function

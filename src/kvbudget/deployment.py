@@ -1,0 +1,153 @@
+"""What the operator chooses, spelled as vLLM's flags are.
+
+A `Deployment` holds choices and nothing derived; None means that the engine decides, and what it decides is a rule of
+the engine (`kvbudget.engines`), which depends on its version and on the card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from kvbudget.errors import InputError
+from kvbudget.facts.gpus import Gpu, find_gpu
+from kvbudget.units import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvbudget.model import Model
+
+MAX_RANKS = 1 << 16
+MAX_TOKENS = 1 << 40
+MAX_SEQS = 1 << 24
+
+_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "num_gpus": (1, MAX_RANKS),
+    "tensor_parallel_size": (1, MAX_RANKS),
+    "pipeline_parallel_size": (1, MAX_RANKS),
+    "data_parallel_size": (1, MAX_RANKS),
+    "decode_context_parallel_size": (1, MAX_RANKS),
+    "max_model_len": (1, MAX_TOKENS),
+    "max_num_seqs": (1, MAX_SEQS),
+    "max_num_batched_tokens": (1, MAX_TOKENS),
+    "block_size": (1, 1 << 20),
+    "context": (1, MAX_TOKENS),
+    "num_gpu_blocks_override": (1, MAX_TOKENS),
+    "kv_cache_memory_bytes": (1, MAX_BYTES),
+}
+"""Field -> (smallest, largest) value that is not a typing error."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": ("auto", "bfloat16", "float16", "half", "float32", "float")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One model on one kind of GPU under one engine.
+
+    Args:
+        model: What is served.
+        gpu: The card, or its name (`kvbudget.facts.gpus.find_gpu`).
+        engine: "vllm".
+        engine_version: Such as "0.32".
+        num_gpus: GPUs there are; by default as many as the layout needs.
+        context: The request length that `max_concurrent_requests` counts; by default `max_model_len`.
+        usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
+        allow_long: Do not refuse a `max_model_len` above the model's own.
+
+    All other fields are vLLM's flags with underscores; sizes in bytes and tokens.
+
+    Raises:
+        InputError: A value is out of range, or not of its type.
+    """
+
+    model: Model
+    gpu: Gpu | str
+    engine: str = "vllm"
+    engine_version: str = "0.32"
+    num_gpus: int | None = None
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_dtype: str = "auto"
+    kv_cache_memory_bytes: int | None = None
+    num_gpu_blocks_override: int | None = None
+    block_size: int | None = None
+    dtype: str = "auto"
+    quantization: str | None = None
+    enforce_eager: bool = False
+    enable_prefix_caching: bool | None = None
+    async_scheduling: bool | None = None
+    disable_hybrid_kv_cache_manager: bool = False
+    context: int | None = None
+    usage_context: str = "server"
+    allow_long: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every choice, and look up a card that was given by name."""
+        if isinstance(self.gpu, str):
+            object.__setattr__(self, "gpu", find_gpu(self.gpu))
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise InputError(f"{flag(name)} {value!r}: expected a whole number from {low:,} to {high:,}.")
+        for name, known in CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise InputError(f"{flag(name)} {value!r} is not known; choose one of {', '.join(known)}.")
+        _check_fraction(self.gpu_memory_utilization)
+        ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+        if self.num_gpus is not None and self.num_gpus < ranks:
+            raise InputError(
+                f"--num-gpus {self.num_gpus}: the layout tp {self.tensor_parallel_size} x pp "
+                f"{self.pipeline_parallel_size} x dp {self.data_parallel_size} needs {ranks}; give that many or "
+                "make the layout smaller."
+            )
+
+    @property
+    def card(self) -> Gpu:
+        """The GPU, looked up."""
+        if isinstance(self.gpu, str):  # pragma: no cover - __post_init__ has replaced it
+            return find_gpu(self.gpu)
+        return self.gpu
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs that the layout uses."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+    def replaced(self, **changes: Any) -> Deployment:  # noqa: ANN401 - any field
+        """Return the same deployment with other choices."""
+        return replace(self, **changes)
+
+    def choices(self) -> dict[str, Any]:
+        """Return the choices that differ from what the engine would do by itself, by field name."""
+        return {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name not in ("model", "gpu") and getattr(self, item.name) != item.default
+        }
+
+
+def flag(name: str) -> str:
+    """Return a field's name as a command-line flag."""
+    return "--" + name.replace("_", "-")
+
+
+def _check_fraction(value: float | None) -> None:
+    """Refuse a fraction outside 0 to 1; a percentage is the usual slip."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 < value <= 1:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+        hint = f" Did you mean {value / 100:g}?" if number and 1 < value <= 100 else ""  # noqa: PLR2004 - percent
+        raise InputError(f"--gpu-memory-utilization {value!r}: expected 0–1.{hint}")

@@ -1,0 +1,292 @@
+"""vLLM: what it decides from the flags, the card and the model, by version.
+
+Source: vLLM 0.32 and the differences of the versions since 0.8.5 as listed in `kvbudget.facts.vllm`; the cache's own
+arithmetic is in `vllm_cache`, the estimated parts are in `vllm_overhead`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING
+
+from kvbudget.basis import Basis
+from kvbudget.engines import vllm_overhead
+from kvbudget.engines.estimate import Estimate
+from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
+from kvbudget.errors import InputError
+from kvbudget.facts import vllm as facts
+from kvbudget.facts.formats import dtype_bytes
+from kvbudget.parallel import divisors, rank_weight, stage_bounds
+from kvbudget.units import GIB
+
+if TYPE_CHECKING:
+    from kvbudget.deployment import Deployment
+    from kvbudget.facts.gpus import Gpu
+    from kvbudget.facts.vllm import Version
+    from kvbudget.model import Model, Weight
+
+DEFAULT_MODEL_LEN = 2048
+"""What vLLM takes when the config names no length (config/model.py, _get_and_verify_max_len)."""
+
+HALF = "float16"
+BRAIN = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every choice resolved: given by the user or decided by the engine's rule."""
+
+    version: Version
+    dtype: str
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    gpu_memory_utilization: float
+    enforce_eager: bool
+    enable_prefix_caching: bool
+    async_scheduling: bool
+    cache: CacheSettings
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """What one rank holds whatever the requests are."""
+
+    weights: Estimate
+    weights_basis: Basis
+    activations: Estimate
+    cuda_graphs: Estimate
+    non_torch: Estimate
+    context: Estimate
+
+
+def settings(d: Deployment) -> Settings:
+    """Return what the engine makes of the deployment's choices.
+
+    Raises:
+        InputError: The layout or the length is one that the engine refuses.
+    """
+    version = facts.parse_version(d.engine_version)
+    model, card = d.model, d.card
+    check_layout(d)
+    assumptions: list[str] = []
+    warnings: list[str] = []
+    note = facts.version_note(version)
+    if note:
+        warnings.append(note)
+    dtype = _dtype(d.dtype, model, card, assumptions)
+    max_model_len = _model_len(d, assumptions)
+    batched, seqs = _batch_defaults(d, version, max_model_len, assumptions)
+    utilization = d.gpu_memory_utilization
+    if utilization is None:
+        utilization = facts.at(facts.UTILIZATION, version)
+        assumptions.append(f"gpu_memory_utilization {utilization:g}, the default (--gpu-memory-utilization)")
+    in_flight = facts.at(facts.ASYNC_SCHEDULING, version) if d.async_scheduling is None else d.async_scheduling
+    caching = True if d.enable_prefix_caching is None else d.enable_prefix_caching
+    cache = CacheSettings(
+        version=version,
+        tensor_parallel_size=d.tensor_parallel_size,
+        pipeline_parallel_size=d.pipeline_parallel_size,
+        decode_context_parallel_size=d.decode_context_parallel_size,
+        dtype=dtype,
+        kv_cache_dtype=d.kv_cache_dtype,
+        block_size=d.block_size,
+        compute_capability=_capability(card),
+        max_model_len=max_model_len,
+        max_num_batched_tokens=batched,
+        max_num_seqs=seqs,
+        async_scheduling=in_flight,
+        enable_prefix_caching=caching,
+        disable_hybrid_kv_cache_manager=d.disable_hybrid_kv_cache_manager,
+    )
+    return Settings(
+        version=version,
+        dtype=dtype,
+        max_model_len=max_model_len,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=batched,
+        gpu_memory_utilization=utilization,
+        enforce_eager=d.enforce_eager,
+        enable_prefix_caching=caching,
+        async_scheduling=in_flight,
+        cache=cache,
+        assumptions=tuple(assumptions),
+        warnings=tuple(warnings),
+    )
+
+
+def _capability(card: Gpu) -> tuple[int, int] | None:
+    if card.compute_capability is None:
+        return None
+    major, _, minor = card.compute_capability.partition(".")
+    return int(major), int(minor or 0)
+
+
+def _dtype(choice: str, model: Model, card: Gpu, assumptions: list[str]) -> str:
+    """Resolve `--dtype`: auto keeps 16-bit types and turns float32 into one (config/model.py, _resolve_auto_dtype)."""
+    if choice not in ("auto",):
+        return {"half": HALF, "float": "float32"}.get(choice, choice)
+    stated = (model.dtype or "").removeprefix("torch.")
+    capability = _capability(card)
+    preferred = HALF if capability is not None and capability < (8, 0) else BRAIN
+    if stated in (HALF, BRAIN):
+        if stated == BRAIN and preferred == HALF:
+            assumptions.append("dtype float16: the card has no bfloat16 (--dtype)")
+            return HALF
+        return stated
+    assumptions.append(f"dtype {preferred}: the config says {stated or 'nothing'} (--dtype)")
+    return preferred
+
+
+def _model_len(d: Deployment, assumptions: list[str]) -> int:
+    """Resolve `--max-model-len`, and refuse one above the model's own as the engine does."""
+    own = d.model.max_position_embeddings
+    if d.max_model_len is None:
+        length = d.model.default_model_len or own or DEFAULT_MODEL_LEN
+        reason = "the model's own" if own else "vLLM's fallback, the config names none"
+        assumptions.append(f"max_model_len {length:,}, {reason} (--max-model-len)")
+        return length
+    if own is not None and d.max_model_len > own and not d.allow_long:
+        raise InputError(
+            f"--max-model-len {d.max_model_len} exceeds the model's {own:,} (max_position_embeddings); vLLM refuses "
+            "this unless VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 or a rope override is given; continue with --allow-long."
+        )
+    return d.max_model_len
+
+
+def _batch_defaults(d: Deployment, version: Version, max_model_len: int, assumptions: list[str]) -> tuple[int, int]:
+    """Resolve the batch limits by card, then cap each by the other (engine/arg_utils.py, get_batch_defaults)."""
+    card = d.card
+    total = card.memory_bytes
+    # The engine knows the card by name; an A100 has the smaller limits although it is large.
+    is_a100 = "a100" in card.name.lower()
+    for smallest, spares_a100, tokens, seqs in facts.at(facts.BATCH_DEFAULTS, version):
+        if total >= smallest * GIB and not (spares_a100 and is_a100):
+            break
+    default_tokens = tokens["server" if d.usage_context == "server" else "llm"]
+    batched = d.max_num_batched_tokens
+    if batched is None:
+        batched = min(default_tokens, (d.max_num_seqs or seqs) * max_model_len)
+        assumptions.append(f"max_num_batched_tokens {batched:,}, the default here (--max-num-batched-tokens)")
+    limit = d.max_num_seqs
+    if limit is None:
+        limit = min(seqs, batched)
+        assumptions.append(f"max_num_seqs {limit:,}, the default here (--max-num-seqs)")
+    return batched, limit
+
+
+def check_layout(d: Deployment) -> None:
+    """Refuse layouts that the engine refuses, naming the legal ones (config/model.py, verify_with_parallel_config)."""
+    heads, tp = d.model.num_attention_heads, d.tensor_parallel_size
+    if heads and heads % tp:
+        legal = ", ".join(map(str, divisors(heads)))
+        raise InputError(
+            f"--tensor-parallel-size {tp}: {heads} attention heads cannot be split by {tp}; valid here: {legal}. "
+            f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
+        )
+    stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
+
+
+@lru_cache(maxsize=256)
+def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
+    """Return the bytes of the weights on one rank, as the engine loads them before any repacking.
+
+    Args:
+        model: The model; its quantization decides how matrices are stored.
+        dtype: The type of what is not quantized.
+        tp: Tensor-parallel ranks.
+        stage: (first, end) layer of the pipeline stage, None for all of the model.
+        expert_parallel: Experts are divided whole.
+    """
+    size = dtype_bytes(dtype)
+    recipe = model.quantization
+    total = 0
+    last = len(model.layers)
+    parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
+    for index, path, weight in model.weights():
+        if stage is not None:
+            first, end = stage
+            if index is not None and not first <= index < end:
+                continue
+            if index is None and not _on_stage(weight.name, first == 0, end == last, tied=model.tied):
+                continue
+        part = parts.get(id(weight))
+        if part is None:
+            part = parts[id(weight)] = rank_weight(weight, tp, expert_parallel=expert_parallel)
+        if recipe is not None:
+            total += recipe.weight_bytes(path, part, size)
+        else:
+            total += part.values * (dtype_bytes(part.dtype) if part.dtype else size)
+    return total
+
+
+def _on_stage(name: str, first: bool, last: bool, *, tied: bool) -> bool:
+    """Embeddings and towers are on the first stage, the final norm and the head on the last, a tied head on both."""
+    if name.startswith("lm_head") or name.endswith(("norm", "norm_f", "layernorm", "ln_f")):
+        return last
+    return first or (tied and last and "embed_tokens" in name)
+
+
+@lru_cache(maxsize=1024)
+def fixed(
+    model: Model,
+    version: Version,
+    dtype: str,
+    layout: tuple[int, int, bool],
+    stage: tuple[int, int] | None,
+    batch: tuple[int, int],
+    enforce_eager: bool,
+) -> Fixed:
+    """Return what one rank holds whatever the requests are.
+
+    Args:
+        model: The model.
+        version: The engine's version.
+        dtype: The type of what is not quantized.
+        layout: (tensor-parallel size, GPUs of one replica, expert parallel).
+        stage: (first, end) layer of the pipeline stage, None for all.
+        batch: (max_num_batched_tokens, max_num_seqs).
+        enforce_eager: No CUDA graphs.
+    """
+    tp, world, expert_parallel = layout
+    size = weight_bytes(model, dtype, tp, stage, expert_parallel)
+    quantized = model.quantization is not None
+    exact = not quantized or tp == 1
+    spread = 0 if exact else size // 100
+    source = "shapes from the config" + (f", {model.quantization.describes}" if model.quantization else f", {dtype}")
+    return Fixed(
+        weights=Estimate(size - spread, size, size + spread, source),
+        weights_basis=Basis.EXACT if exact else Basis.ESTIMATED,
+        activations=vllm_overhead.activations(
+            model,
+            version,
+            batched_tokens=batch[0],
+            num_seqs=batch[1],
+            tensor_parallel_size=tp,
+            element_bytes=dtype_bytes(dtype),
+        ),
+        cuda_graphs=vllm_overhead.cuda_graphs(model, version, enforce_eager=enforce_eager),
+        non_torch=vllm_overhead.non_torch(tensor_parallel_size=tp, world_size=world),
+        context=vllm_overhead.context(),
+    )
+
+
+@lru_cache(maxsize=1024)
+def cache_plan(model: Model, cache: CacheSettings) -> CachePlan:
+    """Return the cache's groups and blocks; see `vllm_cache.plan_cache`."""
+    return plan_cache(model, cache)
+
+
+def requested_bytes(card: Gpu, s: Settings) -> int:
+    """Return the budget: the fraction of the total that the driver gives to an engine (v1/worker/utils.py)."""
+    share = (card.engine_total_bytes or card.memory_bytes) * s.gpu_memory_utilization
+    return ceil(share) if facts.at(facts.BUDGET_CEIL, s.version) else int(share)
+
+
+def kv_element_bytes(s: Settings) -> int:
+    """Return the bytes of one cached value of a plain layout."""
+    return dtype_bytes(s.dtype) if s.cache.kv_cache_dtype == "auto" else 1
