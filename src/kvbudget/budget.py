@@ -7,6 +7,7 @@ for it (the KV cache takes what is left, however little is needed).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kvbudget import __version__
@@ -156,7 +157,7 @@ def budget(d: Deployment) -> Budget:
     blocks = d.num_gpu_blocks_override or max(0, smallest.available_bytes) // plan.bytes_per_block
     concurrency = blocks / plan.blocks_per_request
     verdict = _verdict(smallest, needed + reserve)
-    slope, held = growth(d, s)
+    slope, held = growth(d.model, vllm.kv_element_bytes(s), d.tensor_parallel_size)
     kv = Kv(
         bytes_per_token=slope,
         fixed_bytes_per_request=held,
@@ -260,23 +261,34 @@ def _verdict(rank: Rank, needed: int) -> str:
     return TIGHT if rank.available_high_bytes >= needed else DOES_NOT_FIT
 
 
-def growth(d: Deployment, s: Settings) -> tuple[int, int]:
+@lru_cache(maxsize=1024)
+def growth(model: Model, element_bytes: int, tensor_parallel_size: int) -> tuple[int, int]:
     """Return (bytes a token adds while a request grows, bytes a long request holds on top) on one rank.
 
     A window at least as long as the model's own limit never ends, so its layers grow like full ones.
     """
-    longest = d.model.max_position_embeddings
+    longest = model.max_position_embeddings
     slope = held = 0
-    for layer in d.model.layers:
-        for cache in layer.caches:
-            if isinstance(cache, (Attention, LatentAttention, Indexer)):
-                size = cache_token_bytes(cache, vllm.kv_element_bytes(s), d.tensor_parallel_size)
-                window = cache.window if isinstance(cache, Attention) else None
-                if window is None or (longest is not None and window >= longest):
-                    slope += size
-                else:
-                    held += size * window
+    for layer in model.layers:
+        for part in layer.caches:
+            if not isinstance(part, (Attention, LatentAttention, Indexer)):
+                continue
+            size = cache_token_bytes(part, element_bytes, tensor_parallel_size)
+            window = part.window if isinstance(part, Attention) else None
+            if window is None or (longest is not None and window >= longest):
+                slope += size
+            else:
+                held += size * window
     return slope, held
+
+
+@lru_cache(maxsize=256)
+def most_kv_heads(model: Model) -> int:
+    """Return the largest number of KV heads of any layer, 0 for a model without plain attention."""
+    return max(
+        (part.num_key_value_heads for layer in set(model.layers) for part in layer.caches if isinstance(part, Attention)),
+        default=0,
+    )
 
 
 def _reason(verdict: str, rank: Rank, needed: int, length: int) -> str:
@@ -302,14 +314,8 @@ def _largest(d: Deployment, blocks: int, block_size: int, reserve: bool) -> int:
 def _warnings(d: Deployment, s: Settings, rank: Rank) -> list[str]:
     found = []
     tp = d.tensor_parallel_size
-    kv_heads = {
-        cache.num_key_value_heads
-        for layer in d.model.layers
-        for cache in layer.caches
-        if isinstance(cache, Attention)
-    }
-    if kv_heads and tp > max(kv_heads):
-        heads = max(kv_heads)
+    heads = most_kv_heads(d.model)
+    if 0 < heads < tp:
         found.append(
             f"TP={tp} but {heads} KV head{'s' if heads > 1 else ''}: each KV head is stored {tp // heads} times; "
             f"the KV cache gains nothing over TP={heads}. Consider DP={tp // heads} × TP={heads}."

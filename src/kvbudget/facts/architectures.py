@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Switch = bool | str
-"""A block is always there, never there, or there if this config key is true."""
+"""A block is always there, never there, or there if this config key (or the first given of `a|b`) is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class Experts:
         router_bias: The router has a bias.
         correction: A per-expert correction bias: "" none, "buffer" or "parameter" as transformers counts it.
         correction_if: The config key that switches it on, "" for always.
+        latent: Config key of a latent width that the experts work in, behind projections down and up.
         name: Name of the feed-forward module that holds them.
         shared_name: Name of the shared expert's module, relative to the layer.
     """
@@ -50,6 +51,7 @@ class Experts:
     router_bias: Switch = False
     correction: str = ""
     correction_if: str = ""
+    latent: str = ""
     name: str = "mlp"
     shared_name: str = "mlp.shared_experts"
 
@@ -74,6 +76,7 @@ class Traits:
         tied: The output head is the input embedding unless the config says otherwise; for architectures without a row
             in `class_defaults`, whose row decides.
         head_bias: The output head has a bias.
+        activation_parameters: Learned values of the activation function in each MLP.
         embedding_norm: Name of a norm after the embedding, "" for none.
         positions: Key of the number of learned positions, "" for none, and how many rows are added.
         output_gate: "" none, "query" (the query projection is twice as wide), "full" (a projection to all heads'
@@ -106,7 +109,8 @@ class Traits:
     mlp_width: tuple[str, ...] = ("intermediate_size",)
     mlp_multiple: int = 0
     tied: bool = False
-    head_bias: bool = False
+    head_bias: Switch = False
+    activation_parameters: int = 0
     embedding_norm: str = ""
     positions: str = ""
     position_offset: int = 0
@@ -247,7 +251,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             norm="layer",
             qkv_bias="attention_bias",
             out_bias="attention_bias",
-            head_bias=True,
+            head_bias="lm_head_bias",
             experts=Experts(
                 number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"
             ),
@@ -379,6 +383,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             out_bias="attention_bias",
             mlp_bias="mlp_bias",
             gated=False,
+            activation_parameters=2,
             qk_norm="head",
         ),
         # -- mixtures of experts on that shape
@@ -468,7 +473,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             qk_norm_if="use_qk_norm",
             experts=_SIGMOID,
         ),
-        "solar_open": Traits(experts=_SIGMOID),
+        "solar_open": Traits(qkv_bias="attention_bias", experts=_SIGMOID),
         "deepseek": Traits(
             qkv_bias="attention_bias",
             out_bias="attention_bias",
@@ -508,7 +513,11 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         ),
         # -- multi-head latent attention
         "deepseek_v2": Traits(
-            attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_DEEPSEEK
+            mlp_bias="mlp_bias",
+            attention="mla",
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            experts=_DEEPSEEK,
         ),
         "deepseek_v3": Traits(
             mtp_copies=True,
@@ -530,7 +539,9 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "glm4_moe_lite": Traits(
             attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID
         ),
-        "minicpm3": Traits(attention="mla"),
+        "minicpm3": Traits(
+            qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", attention="mla"
+        ),
         # -- hybrids with recurrent state (mixers in kvbudget.model.mixers)
         "jamba": Traits(
             state="mamba1",
@@ -582,11 +593,13 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         ),
         "kimi_linear": Traits(
             attention="mla",
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
             state="kda",
             experts=Experts(
                 number=("num_experts",),
                 shared_count=("num_shared_experts",),
-                correction="parameter",
+                correction="buffer",
                 name="block_sparse_moe",
                 shared_name="block_sparse_moe.shared_experts",
             ),
@@ -604,6 +617,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
                 number=("n_routed_experts",),
                 shared_width="moe_shared_expert_intermediate_size",
                 gated=False,
+                latent="moe_latent_size",
                 correction="buffer",
                 name="mixer",
                 shared_name="mixer.shared_experts",
@@ -754,7 +768,9 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "orion": Traits(norm="layer"),
         "internlm": Traits(qkv_bias="bias", out_bias="bias"),
         "internlm2": Traits(qkv_bias="bias", out_bias="bias"),
-        "internlm3": Traits(qkv_bias="qkv_bias", out_bias="bias", mlp_bias="bias"),
+        "internlm3": Traits(
+            qkv_bias="qkv_bias|attention_bias", out_bias="bias|attention_bias", mlp_bias="bias|mlp_bias"
+        ),
         "PanguEmbedded": Traits(qkv_bias="bias", out_bias="bias"),
         "qwen": Traits(
             qkv_bias=True,

@@ -25,7 +25,7 @@ INDEXER_TYPES = ("full", "shared")
 
 def switched(c: Config, switch: Switch) -> bool:
     """Return whether a building block is there: a constant, or what the config key says (absent is no)."""
-    return c.flag(switch) if isinstance(switch, str) else switch
+    return c.flag(*switch.split("|")) if isinstance(switch, str) else switch
 
 
 def norm(name: str, size: int, traits: Traits) -> tuple[Weight, ...]:

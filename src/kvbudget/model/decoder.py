@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.model.attention import indexer_layers, latent_attention, norm, softmax_attention
+from kvbudget.model.attention import indexer_layers, latent_attention, norm, softmax_attention, switched
 from kvbudget.model.build import linear, table, vector, vocabulary
 from kvbudget.model.config import MAX_LAYERS
 from kvbudget.model.feed_forward import dense_mlp, expert_layers, mixture
@@ -26,6 +26,7 @@ LAYER_KINDS = {
     "attention": "full",
     "full": "full",
     "deepseek_sparse_attention": "full",
+    "indexed_attention": "full",
     "global": "full",
     "global_attention": "full",
     "sliding_attention": "sliding",
@@ -84,13 +85,15 @@ LETTER_PLANS = {
 """The same letters as plans, for architectures whose layers are a mixer or a feed-forward part alone."""
 
 
-def read_decoder(c: Config, traits: Traits, *, tied: bool) -> Decoder:
+def read_decoder(c: Config, traits: Traits, *, tied: bool, labels: int | None = None) -> Decoder:
     """Return the decoder that the config describes.
 
     Args:
         c: The text config, with its class's defaults.
         traits: The architecture's building blocks.
         tied: The output head is the input embedding.
+        labels: Classes of a classifier that stands in place of the output head, 0 for no head at all, None for a
+            language model.
 
     Raises:
         CannotTell: A key is missing, or has a value that is not known; the message names it.
@@ -103,7 +106,7 @@ def read_decoder(c: Config, traits: Traits, *, tied: bool) -> Decoder:
         if entry not in built:
             built[entry] = build_layer(c, traits, entry, window)
     layers = tuple(built[entry] for entry in plans)
-    return Decoder(layers=layers, outside=outside(c, traits, tied=tied), mtp=mtp_layers(c, traits))
+    return Decoder(layers=layers, outside=outside(c, traits, tied=tied, labels=labels), mtp=mtp_layers(c, traits))
 
 
 def layer_count(c: Config) -> int:
@@ -219,6 +222,8 @@ def _state_kinds(c: Config, traits: Traits, layers: int) -> tuple[str, ...]:
         return tuple("full" if (i + 1) % period == 0 else "state" for i in range(layers))
     if traits.parallel_state:
         return ("parallel",) * layers
+    if "attn_layer_indices" in c.data:  # written as null: no attention layer at all
+        return ("state",) * layers
     raise CannotTell(
         f"{c.name('layer_types')} is missing, so which of {layers} layers keep a KV cache is unknown; "
         "add it to the config.",
@@ -344,8 +349,8 @@ def _one_norm(c: Config, traits: Traits) -> bool:
     return bool(traits.parallel_norm_key) and c.flag(traits.parallel_norm_key)
 
 
-def outside(c: Config, traits: Traits, *, tied: bool) -> tuple[Weight, ...]:
-    """Return the weights around the layers: embeddings, positions, final norm, output head."""
+def outside(c: Config, traits: Traits, *, tied: bool, labels: int | None) -> tuple[Weight, ...]:
+    """Return the weights around the layers: embeddings, positions, final norm, output head or classifier."""
     hidden, vocab = c.dim("hidden_size"), c.dim("vocab_size")
     prefix = traits.prefix
     weights = [vocabulary(f"{prefix}.embed_tokens", Group.EMBEDDINGS, vocab, hidden)]
@@ -356,9 +361,13 @@ def outside(c: Config, traits: Traits, *, tied: bool) -> tuple[Weight, ...]:
         weights.append(table(f"{prefix}.embed_positions", rows, hidden))
     if traits.final_norm:
         weights += norm(f"{prefix}.{traits.final_norm}", hidden, traits)
-    if not tied:
-        weights.append(vocabulary("lm_head", Group.HEAD, vocab, hidden, bias=traits.head_bias, linear=True))
-    elif traits.head_bias:
+    head_bias = switched(c, traits.head_bias)
+    if labels is not None:
+        if labels:
+            weights.append(linear("score", Group.HEAD, hidden, labels))
+    elif not tied:
+        weights.append(vocabulary("lm_head", Group.HEAD, vocab, hidden, bias=head_bias, linear=True))
+    elif head_bias:
         weights.append(vector("lm_head.bias", vocab, group=Group.HEAD))
     return tuple(weights)
 

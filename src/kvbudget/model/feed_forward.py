@@ -64,7 +64,7 @@ def dense_width(c: Config, traits: Traits) -> int:
 
 def dense_mlp(c: Config, traits: Traits, *, name: str = "mlp", width: int | None = None) -> tuple[Weight, ...]:
     """Return the weights of one dense MLP."""
-    return gated_mlp(
+    weights = gated_mlp(
         name,
         Group.MLP,
         c.dim("hidden_size"),
@@ -72,6 +72,9 @@ def dense_mlp(c: Config, traits: Traits, *, name: str = "mlp", width: int | None
         gated=traits.gated,
         bias=switched(c, traits.mlp_bias),
     )
+    if traits.activation_parameters:
+        weights += (vector(f"{name}.act_fn", traits.activation_parameters, group=Group.MLP),)
+    return weights
 
 
 def expert_count(c: Config, experts: Experts) -> int:
@@ -106,10 +109,15 @@ def mixture(c: Config, traits: Traits) -> tuple[Weight, ...]:
                 buffer=experts.correction == "buffer",
             )
         )
+    latent = c.integer(experts.latent, minimum=1) if experts.latent else None
+    if latent is not None:
+        bias = switched(c, traits.mlp_bias)
+        weights.append(linear(f"{experts.name}.fc1_latent_proj", Group.MLP, hidden, latent, bias=bias))
+        weights.append(linear(f"{experts.name}.fc2_latent_proj", Group.MLP, latent, hidden, bias=bias))
     weights += gated_mlp(
         f"{experts.name}.experts.*",
         Group.EXPERTS,
-        hidden,
+        latent or hidden,
         width,
         gated=experts.gated,
         bias=experts.bias,

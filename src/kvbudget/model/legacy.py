@@ -93,6 +93,18 @@ def _nemotron_h(c: Config, traits: Traits) -> Legacy:
     return {"moe_shared_expert_intermediate_size": shared * (1 if count is None else count)}, traits
 
 
+def _mimo_v2(c: Config, traits: Traits) -> Legacy:
+    """MiMo-V2's window layers have twice the KV heads where the config does not say (transformers 5.24)."""
+    if c.has("swa_num_key_value_heads"):
+        return {}, traits
+    return {
+        "swa_num_attention_heads": c.dim("num_attention_heads"),
+        "swa_num_key_value_heads": 2 * c.count("num_key_value_heads", minimum=1),
+        "swa_head_dim": c.integer("head_dim"),
+        "swa_v_head_dim": c.integer("v_head_dim"),
+    }, traits
+
+
 LEGACY: Mapping[str, Callable[[Config, Traits], Legacy]] = {
     "qwen": _qwen,
     "chatglm": _chatglm,
@@ -104,6 +116,7 @@ LEGACY: Mapping[str, Callable[[Config, Traits], Legacy]] = {
     "opt": _opt,
     "lfm2": _lfm2,
     "nemotron_h": _nemotron_h,
+    "mimo_v2_flash": _mimo_v2,
 }
 
 

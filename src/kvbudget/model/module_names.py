@@ -5,8 +5,8 @@ Lists name modules as the checkpoint does, and several spellings of one module a
 its own; here both sides drop the leading wrappers (`WRAPPERS`) and use one word for parts with several names
 (`ALIASES`). Then
 
-* a plain entry with a layer number names that place, one without a number names every module of that name, and
-  both include what is below: ``mlp.gate`` matches ``model.layers.3.mlp.gate``, not ``mlp.gate_proj``;
+* a plain entry with a layer number names that place, one without a number every module of that name, and both
+  include what is below: ``mlp.gate`` matches ``model.layers.3.mlp.gate``, not ``mlp.gate_proj``;
 * in compressed-tensors a plain entry names one module and nothing below;
 * an entry that starts with ``re:`` is a regular expression, matched from the start of the path;
 * an entry with ``*`` is a shell pattern over the whole path (ModelOpt);
@@ -45,7 +45,7 @@ ALIASES = {
     "w2": "down_proj",
     "head": "lm_head",
 }
-"""Parts that checkpoints and transformers call differently (DeepSeek's own code, Llama 4, MiniMax, Mixtral)."""
+"""Parts that checkpoints and transformers call differently (DeepSeek, Llama 4, MiniMax, Mixtral)."""
 
 FUSED = {
     "q_proj": "qkv_proj",
@@ -97,8 +97,8 @@ class Module:
     """One module in the spellings that lists may use.
 
     Args:
-        path: Its full path in the checkpoint, e.g. ``model.layers.0.self_attn.q_proj``; a ``*`` stands for the
-            number of an expert or of a block.
+        path: Its full path in the checkpoint, e.g. ``model.layers.0.self_attn.q_proj``; a ``*`` stands for
+            the number of an expert or of a block.
         group: The part of the model it belongs to.
     """
 
@@ -115,7 +115,7 @@ class Module:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Every full path that the checkpoint or the engine may give the module; made when first asked for."""
+        """Every full path that the checkpoint or the engine may give it; made when first asked for."""
         if self._spellings is None:
             tails = [".".join(form) for form in _expert_forms(unwrapped(self.path))]
             paths = (f"{wrapper}{tail}" for wrapper in _SPELLINGS for tail in tails)
@@ -140,7 +140,7 @@ class Names:
     Args:
         entries: Plain names, shell patterns and ``re:`` expressions.
         key: The config key they come from, for messages.
-        kind: What a plain name covers: a module with all below, the module alone, or any path that contains it.
+        kind: What a plain name covers: a module with all below, the module alone, any path that contains it.
     """
 
     __slots__ = ("_anywhere", "_exact", "_globs", "_prefixes", "_regexes", "_substrings", "_towers", "_whole")

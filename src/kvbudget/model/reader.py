@@ -6,7 +6,7 @@ Which part is which is decided by keys and by the tables in `kvbudget.facts`; no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts.architectures import ARCHITECTURE_TYPES, SAME_AS, TEXT_TYPES, TRAITS, Traits
@@ -18,6 +18,9 @@ from kvbudget.model.feed_forward import active_experts, expert_count
 from kvbudget.model.legacy import modernise
 from kvbudget.model.model import Model
 from kvbudget.model.shapes import Tower
+
+if TYPE_CHECKING:
+    from kvbudget.model.quantization import Recipe
 
 TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Where multimodal configs keep the language model's part."""
@@ -35,6 +38,8 @@ TOWER_KEYS = (
 )
 """Keys that say that there is a tower besides the language model."""
 
+QUANTIZATION_KEYS = ("quantization_config", "quantization", "compression_config")
+
 POSITION_KEYS = (
     "max_position_embeddings",
     "max_sequence_length",
@@ -48,6 +53,9 @@ POSITION_KEYS = (
 """Spellings of the longest context (vllm/config/model.py, _get_and_verify_max_len, 0.32)."""
 
 MAX_NESTING = 4
+
+DEFAULT_LABELS = 2
+"""Classes of a classifier whose config does not name them (transformers 5.24, configuration_utils.py)."""
 
 
 def read_model(
@@ -69,7 +77,7 @@ def read_model(
     traits = _traits(c, model_type)
     c, traits = modernise(SAME_AS.get(model_type, model_type), c, traits)
     tied = _tied(c, top, model_type, traits)
-    decoder = read_decoder(c, traits, tied=tied)
+    decoder = read_decoder(c, traits, tied=tied, labels=_labels(top, architecture, model_type))
     return Model(
         name=name or _own_name(config),
         source=source,
@@ -89,6 +97,7 @@ def read_model(
         num_experts=expert_count(c, traits.experts) if traits.experts else 0,
         num_experts_per_tok=(active_experts(c) or 0) if traits.experts else 0,
         dtype=_dtype(c, top),
+        quantization=_recipe(config, hf_quant_config, quantize_config),
         assumptions=tuple(dict.fromkeys((key, value) for key, value in top.assumed)),
         config=config,
     )
@@ -206,6 +215,20 @@ def _default_length(c: Config) -> int | None:
     return None
 
 
+def _labels(top: Config, architecture: str, model_type: str) -> int | None:
+    """Return the classes of a classifier head, 0 for a bare encoder class, None for a language model.
+
+    Remote-code classes name themselves as they like, so only classes of transformers are read by their suffix.
+    """
+    if SAME_AS.get(model_type, model_type) not in CLASS_DEFAULTS:
+        return None
+    if architecture.endswith("ForSequenceClassification"):
+        names = top.data.get("id2label")
+        listed = len(names) if isinstance(names, Mapping) else DEFAULT_LABELS
+        return top.integer("num_labels", minimum=1, maximum=1 << 24) or listed
+    return 0 if architecture.endswith("Model") and not architecture.endswith("HeadModel") else None
+
+
 def _dtype(c: Config, top: Config) -> str | None:
     for config in (c, top):
         for key in ("dtype", "torch_dtype"):
@@ -213,6 +236,18 @@ def _dtype(c: Config, top: Config) -> str | None:
             if isinstance(value, str):
                 return value
     return None
+
+
+def _recipe(config: Mapping[str, Any], *beside: Mapping[str, Any] | None) -> Recipe | None:
+    """Return how the checkpoint is quantized; the import is for quantized ones alone."""
+    nested = [config.get(key) for key in TEXT_KEYS]
+    sections = [part for part in (config, *nested) if isinstance(part, Mapping)]
+    named = any(part.get(key) is not None for part in sections for key in QUANTIZATION_KEYS)
+    if not named and not any(beside):
+        return None
+    from kvbudget.model.quantization import read_recipe  # noqa: PLC0415
+
+    return read_recipe(config, *beside)
 
 
 def _own_name(config: Mapping[str, Any]) -> str:
