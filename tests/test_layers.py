@@ -37,6 +37,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("model.decoder",),
     ("model.legacy",),
     ("model.quantization",),
+    ("model.quantization_methods",),
     ("model.model",),
     ("model.reader",),
     ("model",),
@@ -55,8 +56,13 @@ it, `x_*` every module whose name begins so."""
 FACADE = "__init__"
 """The package itself: it names the public objects and imports each on first use, from anywhere."""
 
-DOORS = {("model.model", "model.reader"), ("model.model", "hub")}
-"""(module, module to its right): constructors of a type that must import what builds it, inside the function."""
+DOORS = {
+    ("model.model", "model.reader"),
+    ("model.model", "hub"),
+    ("model.quantization", "model.quantization_methods"),
+}
+"""(module, module to its right): the constructors of a type import what builds it, and one module its rare half, inside
+the function that needs it."""
 
 EDGES = ("cli", "cli_")
 """Where printing and click are at home."""
@@ -71,7 +77,6 @@ SLOW = {
     "asyncio",
     "concurrent.futures",
     "ctypes",
-    "decimal",
     "email",
     "hashlib",
     "html",

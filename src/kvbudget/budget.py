@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvbudget.deployment import Deployment
     from kvbudget.engines.estimate import Estimate
     from kvbudget.engines.vllm import Settings
+    from kvbudget.engines.vllm_cache import CachePlan
     from kvbudget.model import Model
 
 SCHEMA = 1
@@ -44,6 +45,7 @@ class Line:
         low_bytes, high_bytes: The bounds of `needs_bytes` where it is estimated, else equal to it.
         basis: How the number is known.
         source: Where it comes from.
+        in_budget: Whether the engine takes it out of the fraction of the memory that it may use.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Line:
     high_bytes: int
     basis: Basis
     source: str
+    in_budget: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Budget:
         reason: The verdict in a sentence.
         ranks: The distinct GPUs.
         kv: The KV cache.
+        cache: The KV cache's groups and blocks.
         max_concurrent_requests: Requests of `context` tokens (by default `max_model_len`) that hold their KV at once.
         max_model_len_that_fits: The longest request for which there is room, 0 if there is none.
         warnings, assumptions: Sentences.
@@ -116,6 +120,7 @@ class Budget:
     reason: str
     ranks: tuple[Rank, ...]
     kv: Kv
+    cache: CachePlan
     max_concurrent_requests: int
     max_model_len_that_fits: int
     warnings: tuple[str, ...]
@@ -125,6 +130,11 @@ class Budget:
     def lines(self) -> tuple[Line, ...]:
         """The lines of the first rank."""
         return self.ranks[0].lines
+
+    @property
+    def tightest(self) -> Rank:
+        """The rank with the least room for the KV cache; the engine gives all ranks as many blocks as it can hold."""
+        return min(self.ranks, key=lambda rank: rank.available_bytes)
 
     @property
     def fits(self) -> bool:
@@ -157,6 +167,9 @@ def budget(d: Deployment) -> Budget:
     blocks = d.num_gpu_blocks_override or max(0, smallest.available_bytes) // plan.bytes_per_block
     concurrency = blocks / plan.blocks_per_request
     verdict = _verdict(smallest, needed + reserve)
+    reason = _reason(verdict, smallest, needed, s.max_model_len)
+    if verdict != DOES_NOT_FIT and d.kv_cache_memory_bytes:
+        verdict, reason = _beside_given_pool(d, ranks, d.kv_cache_memory_bytes) or (verdict, reason)
     slope, held = growth(d.model, vllm.kv_element_bytes(s), d.tensor_parallel_size)
     kv = Kv(
         bytes_per_token=slope,
@@ -175,9 +188,10 @@ def budget(d: Deployment) -> Budget:
         deployment=d,
         settings=s,
         verdict=verdict,
-        reason=_reason(verdict, smallest, needed, s.max_model_len),
+        reason=reason,
         ranks=tuple(_with_cache(d, rank, needed, plan.bytes_per_block) for rank in ranks),
         kv=kv,
+        cache=plan,
         max_concurrent_requests=usable // -(-context // plan.block_size),
         max_model_len_that_fits=_largest(d, blocks, plan.block_size, reserve > 0),
         warnings=s.warnings + tuple(_warnings(d, s, smallest)),
@@ -205,22 +219,23 @@ def _rank(d: Deployment, s: Settings, number: int, stage: tuple[int, int] | None
     )
     requested = vllm.requested_bytes(d.card, s)
     inside = [parts.weights, parts.activations, parts.non_torch]
-    if facts.at(facts.GRAPHS_IN_BUDGET, s.version):
+    graphs_inside = facts.at(facts.GRAPHS_IN_BUDGET, s.version)
+    if graphs_inside:
         inside.append(parts.cuda_graphs)
     given = d.kv_cache_memory_bytes
     available = [given or requested - sum(part[i] for part in inside) for i in (2, 1, 0)]
     lines = (
         _line("weights", parts.weights, parts.weights_basis),
         _line("activations", parts.activations, Basis.ESTIMATED),
-        _line("cuda_graphs", parts.cuda_graphs, Basis.ESTIMATED),
+        _line("cuda_graphs", parts.cuda_graphs, Basis.ESTIMATED, in_budget=graphs_inside),
         _line("non_torch", parts.non_torch, Basis.ESTIMATED),
-        _line("outside_budget", parts.context, Basis.ESTIMATED),
+        _line("outside_budget", parts.context, Basis.ESTIMATED, in_budget=False),
     )
     return Rank(number, requested, lines, *available)
 
 
-def _line(name: str, part: Estimate, basis: Basis) -> Line:
-    return Line(name, part.best, part.best, part.low, part.high, basis, part.source)
+def _line(name: str, part: Estimate, basis: Basis, *, in_budget: bool = True) -> Line:
+    return Line(name, part.best, part.best, part.low, part.high, basis, part.source, in_budget)
 
 
 def _with_cache(d: Deployment, rank: Rank, needed: int, block: int) -> Rank:
@@ -229,22 +244,22 @@ def _with_cache(d: Deployment, rank: Rank, needed: int, block: int) -> Rank:
     Parts take their memory in the order in which the engine allocates; what does not fit takes nothing.
     """
     total = d.card.memory_bytes
-    *inside, outside = rank.lines
+    *parts, outside = rank.lines
     left = total if d.kv_cache_memory_bytes else min(rank.budget_bytes, total)
     lines = []
-    for line in inside:
-        takes = min(line.needs_bytes, left)
+    for line in parts:
+        takes = min(line.needs_bytes, left) if line.in_budget else 0
         left -= takes
-        lines.append(Line(line.name, line.needs_bytes, takes, line.low_bytes, line.high_bytes, line.basis, line.source))
+        lines.append(replace(line, takes_bytes=takes))
     pool = min(left, max(0, rank.available_bytes))
-    basis = Basis.GIVEN if d.kv_cache_memory_bytes else Basis.ESTIMATED
-    lines.append(
-        Line("kv_cache", needed, pool, needed, needed, Basis.EXACT if basis is Basis.ESTIMATED else basis, _pool_source(d, pool, block))
-    )
+    basis = Basis.GIVEN if d.kv_cache_memory_bytes else Basis.EXACT
+    lines.append(Line("kv_cache", needed, pool, needed, needed, basis, _pool_source(d, pool, block)))
     rest = total - sum(line.takes_bytes for line in lines)
-    lines.append(
-        Line("outside_budget", outside.needs_bytes, rest, outside.low_bytes, outside.high_bytes, outside.basis, outside.source)
-    )
+    for i, line in enumerate(lines):
+        if not line.in_budget:  # it comes after the cache, out of what the engine may not touch
+            lines[i] = replace(line, takes_bytes=min(line.needs_bytes, rest))
+            rest -= lines[i].takes_bytes
+    lines.append(replace(outside, takes_bytes=rest))
     return replace(rank, lines=tuple(lines))
 
 
@@ -259,6 +274,25 @@ def _verdict(rank: Rank, needed: int) -> str:
     if rank.available_low_bytes >= needed:
         return FITS
     return TIGHT if rank.available_high_bytes >= needed else DOES_NOT_FIT
+
+
+def _beside_given_pool(d: Deployment, ranks: tuple[Rank, ...], pool: int) -> tuple[str, str] | None:
+    """Return what speaks against a pool of a given size, or None.
+
+    The engine takes such a pool at its word (v1/worker/gpu_worker.py, determine_available_memory, 0.32) and runs out
+    of memory when the rest has no place beside it.
+    """
+    low = max(sum(line.low_bytes for line in rank.lines) for rank in ranks)
+    high = max(sum(line.high_bytes for line in rank.lines) for rank in ranks)
+    room = d.card.memory_bytes - pool
+    if high <= room:
+        return None
+    rest = f"{gib(low)}–{gib(high)}" if low < high else gib(high)
+    reason = (
+        f"--kv-cache-memory-bytes takes {gib(pool)} GiB, the rest needs {rest} GiB, and the GPU has "
+        f"{gib(d.card.memory_bytes)}"
+    )
+    return (TIGHT if low <= room else DOES_NOT_FIT), reason
 
 
 @lru_cache(maxsize=1024)
@@ -297,7 +331,8 @@ def _reason(verdict: str, rank: Rank, needed: int, length: int) -> str:
     if rank.available_bytes <= 0:
         return f"{need}, and nothing is left for it: the rest is over the budget by {gib(-rank.available_bytes)} GiB"
     if verdict == DOES_NOT_FIT:
-        return f"{need}; {gib(have)} GiB is left (short by {gib(needed - have)})"
+        at_least = gib(needed - max(0, rank.available_high_bytes))
+        return f"{need}; {gib(have)} GiB is left (short by {gib(needed - have)}, by {at_least} at the least)"
     bounds = f"{gib(max(0, rank.available_low_bytes))}–{gib(rank.available_high_bytes)}"
     if verdict == TIGHT:
         return f"{need}; {gib(have)} GiB is left, but the estimate is {bounds}: inside the error bar"

@@ -1,7 +1,8 @@
 """Where models come from: a folder, a `config.json`, or the built-in catalogue.
 
-Files are read with suspicion: a bound on their size, no duplicate keys with different values, no numbers that JSON
-does not have, no depth that Python cannot take. No code of a model repository is ever run.
+Files are read with suspicion: a bound on their size, no duplicate keys with different values, no depth that Python
+cannot take. Infinity and NaN are let in, because published configs hold them in keys that nobody reads here; a size
+that is one is refused where it is read. No code of a model repository is ever run.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def parse_object(text: str, source: str) -> Mapping[str, Any]:
     if not text.strip():
         raise InputError(f"{source} is empty; give a complete config.json.")
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique)
     except _Broken as error:
         raise InputError(f"{source} {error}; check the file.") from None
     except json.JSONDecodeError as error:
@@ -145,6 +146,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             seen[key] = value
     return found
 
-
-def _no_constant(text: str) -> Any:  # noqa: ANN401 - it never returns
-    raise _Broken(f"holds {text}, which is not a JSON number")

@@ -32,19 +32,19 @@ def padded_vocab(rows: int, tensor_parallel_size: int) -> int:
 def rank_weight(weight: Weight, tensor_parallel_size: int, *, expert_parallel: bool = False) -> Weight:
     """Return the part of `weight` that one tensor-parallel rank holds.
 
-    A dimension that does not divide is rounded up, as the largest rank holds it; layouts that an engine refuses are
+    The vocabulary is padded on a single GPU too. A dimension that does not divide is rounded up, as the largest rank holds it; layouts that an engine refuses are
     refused before (`check_layout`).
     """
     tp = tensor_parallel_size
+    out, inner, bias = weight.out_features, weight.in_features, weight.bias
+    if weight.split is Split.VOCAB:
+        return replace(weight, out_features=padded_vocab(out, tp), bias=padded_vocab(bias, tp) if bias else 0)
     if tp == 1 or weight.split is Split.REPLICATED:
         return weight
-    out, inner, bias = weight.out_features, weight.in_features, weight.bias
     if weight.split is Split.COLUMN:
         return replace(weight, out_features=-(-out // tp), bias=-(-bias // tp))
     if weight.split is Split.ROW:
         return replace(weight, in_features=-(-inner // tp))
-    if weight.split is Split.VOCAB:
-        return replace(weight, out_features=padded_vocab(out, tp), bias=padded_vocab(bias, tp) if bias else 0)
     if weight.split is Split.KV:
         share = local_heads(weight.heads, tp)
         return replace(weight, out_features=out // weight.heads * share, bias=bias // weight.heads * share)

@@ -218,7 +218,7 @@ def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | Non
         if part is None:
             part = parts[id(weight)] = rank_weight(weight, tp, expert_parallel=expert_parallel)
         if recipe is not None:
-            total += recipe.weight_bytes(path, part, size)
+            total += recipe.weight_bytes(path, weight, size, shard=part)
         else:
             total += part.values * (dtype_bytes(part.dtype) if part.dtype else size)
     return total

@@ -28,14 +28,17 @@ class Experts:
         width: Spellings of the key with an expert's intermediate width.
         shared_width: Key with the width of the one shared expert, if the architecture sizes it so.
         shared_count: Spellings of the key with the number of shared experts, each `width` wide.
+        shared_each: Key with the width of each of `shared_count`, if it may differ from `width`.
         shared_gate: A gate vector in front of the shared expert.
         gated: Experts have a gate matrix beside up and down.
         bias: Experts have biases.
         router: Name of the router's module.
         router_bias: The router has a bias.
+        router_dtype: A type that vLLM loads the router in whatever the checkpoint says.
         correction: A per-expert correction bias: "" none, "buffer" or "parameter" as transformers counts it.
         correction_if: The config key that switches it on, "" for always.
         latent: Config key of a latent width that the experts work in, behind projections down and up.
+        norm: Name of a norm of the mixture's output, "" for none.
         name: Name of the feed-forward module that holds them.
         shared_name: Name of the shared expert's module, relative to the layer.
     """
@@ -44,14 +47,17 @@ class Experts:
     width: tuple[str, ...] = ("moe_intermediate_size",)
     shared_width: str = ""
     shared_count: tuple[str, ...] = ()
+    shared_each: str = ""
     shared_gate: bool = False
     gated: bool = True
     bias: bool = False
     router: str = "gate"
     router_bias: Switch = False
+    router_dtype: str | None = None
     correction: str = ""
     correction_if: str = ""
     latent: str = ""
+    norm: str = ""
     name: str = "mlp"
     shared_name: str = "mlp.shared_experts"
 
@@ -81,8 +87,10 @@ class Traits:
         positions: Key of the number of learned positions, "" for none, and how many rows are added.
         output_gate: "" none, "query" (the query projection is twice as wide), "full" (a projection to all heads'
             width), "heads" (a projection to one value a head).
+        output_gate_if: Config key that switches the gate on, "" for always.
         sinks: A learned sink value a head: "" never, "all" layers, "window" layers only, or the config key of each.
         window_period: Every so many layers one is global, the rest have the window; 0 for all with the window.
+        global_first: The first layer of each period is the global one, not the last.
         window_period_key: Spellings of the key with that period.
         chunk_key: Config key of the tokens of a local chunk; layers without rotary positions see all tokens.
         state: The mixer of layers that keep a recurrent state ("mamba2", "gated_delta_net", …).
@@ -116,7 +124,9 @@ class Traits:
     position_offset: int = 0
     output_gate: str = ""
     sinks: str = ""
+    output_gate_if: str = ""
     window_period: int = 0
+    global_first: bool = False
     window_period_key: tuple[str, ...] = ()
     chunk_key: str = ""
     state: str = ""
@@ -142,6 +152,10 @@ _DEEPSEEK = Experts(
 )
 
 _SIGMOID = Experts(shared_count=("n_shared_experts", "num_shared_experts"), correction="buffer")
+
+_SIGMOID_FLOAT = Experts(
+    shared_count=("n_shared_experts", "num_shared_experts"), correction="buffer", router_dtype="float32"
+)
 
 _QWEN = Experts(
     shared_width="shared_expert_intermediate_size", shared_gate=True, shared_name="mlp.shared_expert"
@@ -386,6 +400,37 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             activation_parameters=2,
             qk_norm="head",
         ),
+        "cwm": Traits(mlp_bias="mlp_bias", window_period=4, global_first=True),
+        "exaone": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            mlp_bias="mlp_bias",
+            aliases=MappingProxyType({"num_hidden_layers": "num_layers"}),
+            prefix="transformer",
+            block="h",
+        ),
+        "hyperclovax": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            mlp_bias="mlp_bias",
+            layer_norms=("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2"),
+        ),
+        "iquestcoder": Traits(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
+        "granite_swa": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            mlp_bias="mlp_bias",
+            sinks="all",
+            window_period=4,
+            global_first=True,
+        ),
+        "jais2": Traits(
+            norm="layer",
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            mlp_bias="mlp_bias",
+            gated=False,
+        ),
         # -- mixtures of experts on that shape
         "gpt_oss": Traits(
             qkv_bias="attention_bias",
@@ -405,6 +450,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             experts=Experts(
                 number=("num_local_experts",),
                 width=("intermediate_size",),
+                router_dtype="float32",
                 correction="buffer",
                 name="block_sparse_moe",
             ),
@@ -414,7 +460,10 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             out_bias="use_bias",
             mlp_bias="use_bias",
             experts=Experts(
-                number=("moe_num_experts",), shared_count=("moe_num_shared_experts",), correction="parameter"
+                number=("moe_num_experts",),
+                shared_count=("moe_num_shared_experts",),
+                router_dtype="float32",
+                correction="parameter",
             ),
         ),
         "hunyuan_v1_moe": Traits(
@@ -471,7 +520,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             qkv_bias="attention_bias",
             qk_norm="head",
             qk_norm_if="use_qk_norm",
-            experts=_SIGMOID,
+            experts=_SIGMOID_FLOAT,
         ),
         "solar_open": Traits(qkv_bias="attention_bias", experts=_SIGMOID),
         "deepseek": Traits(
@@ -492,7 +541,10 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             qkv_bias="attention_bias",
             sinks="window",
             experts=Experts(
-                number=("n_routed_experts",), shared_count=("n_shared_experts",), correction="buffer"
+                number=("n_routed_experts",),
+                shared_count=("n_shared_experts",),
+                router_dtype="float32",
+                correction="buffer",
             ),
         ),
         "minicpm": Traits(tied=True, experts=Experts(number=("num_experts",), width=("intermediate_size",))),
@@ -509,6 +561,76 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
                 router="router",
                 name="feed_forward",
                 shared_name="feed_forward.shared_expert",
+            ),
+        ),
+        "cohere2_moe": Traits(
+            norm="scale",
+            layer_norms=ONE,
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            window_period=4,
+            window_period_key=("sliding_window_pattern", "_sliding_window_pattern"),
+            experts=Experts(
+                number=("num_experts",), width=("intermediate_size",), shared_count=("num_shared_experts",)
+            ),
+        ),
+        "granitemoe_swa": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            sinks="all",
+            window_period=4,
+            global_first=True,
+            experts=Experts(
+                number=("num_local_experts",),
+                width=("intermediate_size",),
+                shared_width="shared_intermediate_size",
+                router="router.layer",
+                name="block_sparse_moe",
+                shared_name="shared_mlp",
+            ),
+        ),
+        "hy_v3": Traits(
+            qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=_SIGMOID
+        ),
+        "laguna": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            qk_norm="head",
+            output_gate="heads",
+            output_gate_if="gating",
+            window_period=1,
+            experts=Experts(
+                number=("num_experts",),
+                shared_width="shared_expert_intermediate_size",
+                correction="parameter",
+            ),
+        ),
+        "mellum": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            qk_norm="head",
+            window_period=1,
+            experts=Experts(number=("num_local_experts", "num_experts")),
+        ),
+        "sarvam_moe": Traits(
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            qk_norm="head",
+            qk_norm_if="use_qk_norm",
+            experts=_SIGMOID,
+        ),
+        "bailing_moe": Traits(
+            qkv_bias="use_qkv_bias",
+            out_bias="use_bias",
+            mlp_bias="use_bias",
+            qk_norm="head",
+            qk_norm_if="use_qk_norm",
+            experts=Experts(
+                number=("num_experts",),
+                shared_count=("num_shared_experts",),
+                shared_each="moe_shared_expert_intermediate_size",
+                correction="buffer",
+                correction_if="moe_router_enable_expert_bias",
             ),
         ),
         # -- multi-head latent attention
@@ -542,6 +664,24 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "minicpm3": Traits(
             qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", attention="mla"
         ),
+        "sarvam_mla": Traits(
+            attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID
+        ),
+        "axk1": Traits(
+            attention="mla",
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            experts=Experts(
+                shared_count=("n_shared_experts",), correction="buffer", norm="post_mlp_layernorm"
+            ),
+        ),
+        "mistral4": Traits(
+            attention="mla",
+            qkv_bias="attention_bias",
+            out_bias="attention_bias",
+            experts=Experts(number=("n_routed_experts", "num_experts"), shared_count=("n_shared_experts",)),
+        ),
+        "youtu": Traits(attention="mla", qkv_bias="attention_bias", out_bias="attention_bias"),
         # -- hybrids with recurrent state (mixers in kvbudget.model.mixers)
         "jamba": Traits(
             state="mamba1",
@@ -820,6 +960,8 @@ SAME_AS: Mapping[str, str] = MappingProxyType(
         "Yi": "llama",
         "stablelm_epoch": "stablelm",
         "kimi_k2": "deepseek_v3",
+        "bailing_moe_v2": "bailing_moe",
+        "bidir_mistral": "mistral",
         "xverse": "llama",
         "aquila": "llama",
         "phi4": "phi3",
@@ -876,7 +1018,12 @@ TEXT_TYPES: Mapping[str, str] = MappingProxyType(
 ARCHITECTURE_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "Qwen2VLForConditionalGeneration": "qwen2_vl",
+        "Qwen2_5VLForConditionalGeneration": "qwen2_5_vl",
         "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl",
+        "Qwen3VLForConditionalGeneration": "qwen3_vl",
+        "Qwen3VLMoeForConditionalGeneration": "qwen3_vl_moe",
+        "Gemma3ForConditionalGeneration": "gemma3",
+        "LlavaForConditionalGeneration": "llava",
         "Qwen2ForCausalLM": "qwen2",
         "Qwen3ForCausalLM": "qwen3",
         "LlamaForCausalLM": "llama",

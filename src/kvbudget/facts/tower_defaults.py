@@ -296,15 +296,37 @@ OWN_TOWERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "llava": ("clip_vision_model", _CLIP_LARGE_336),
     "llava_next": ("clip_vision_model", _CLIP_LARGE_336),
     "llava_next_video": ("clip_vision_model", _CLIP_LARGE_336),
-    "mistral3": (
-        "pixtral",
-        {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14},
+    "llava_onevision": (
+        "siglip_vision_model",
+        {
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "patch_size": 14,
+            "image_size": 384,
+            "num_hidden_layers": 26,
+            "vision_use_head": False,
+        },
+    ),
+    "mistral3": ("pixtral", {"patch_size": 14}),
+    "lighton_ocr": ("pixtral", {"patch_size": 14}),
+    "paligemma": (
+        "siglip_vision_model",
+        {
+            "hidden_size": 1152,
+            "intermediate_size": 4096,
+            "patch_size": 14,
+            "num_hidden_layers": 27,
+            "vision_use_head": False,
+        },
+    ),
+    "cohere2_vision": (
+        "siglip_vision_model",
+        {"hidden_size": 1152, "image_size": 512, "num_hidden_layers": 27},
     ),
 }
-"""The tower that a composite class builds when its config has no ``vision_config`` at all: (model type, values).
+"""The tower that a composite class builds when its config has no ``vision_config``: (model type, values).
 
-transformers 5.24, ``sub_configs_defaults`` of the composite's config class. Only classes that spell out the size of
-published models are listed; elsewhere the fallback is a toy and an absent ``vision_config`` is refused.
+transformers 5.24, ``sub_configs_defaults`` of the composite's config class.
 """
 
 NAMED_ENCODERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

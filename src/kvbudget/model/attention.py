@@ -61,7 +61,7 @@ def head_dims(c: Config, heads: int, prefix: str = "") -> tuple[int, int]:
                 "and there is no head_dim; check the config."
             )
         head_dim = hidden // heads
-    return head_dim, c.integer(prefix + "v_head_dim", minimum=1, maximum=1 << 16) or head_dim
+    return head_dim, c.integer(prefix + "v_head_dim", maximum=1 << 16) or head_dim
 
 
 def softmax_attention(
@@ -110,7 +110,7 @@ def softmax_attention(
             split=Split.ROW,
         )
     )
-    if traits.output_gate in ("full", "heads"):
+    if traits.output_gate in ("full", "heads") and (not traits.output_gate_if or c.flag(traits.output_gate_if)):
         gate = heads * v_head_dim if traits.output_gate == "full" else heads
         weights.append(linear(f"{name}.gate_proj", Group.ATTENTION, hidden, gate, split=Split.COLUMN))
     if traits.qk_norm and (not traits.qk_norm_if or c.flag(traits.qk_norm_if)):
@@ -134,6 +134,14 @@ def softmax_attention(
         attention_chunk_size=chunk,
     )
     return ((cache,) if keeps_kv else ()), tuple(weights)
+
+
+def is_latent(c: Config, traits: Traits) -> bool:
+    """Whether the layers use latent attention: some configs of such architectures switch it off.
+
+    Source: vllm/model_executor/models/deepseek_v2.py, DeepseekV2DecoderLayer, 0.32.
+    """
+    return traits.attention == "mla" and c.flag("use_mla", default=True)
 
 
 def latent_attention(
@@ -173,7 +181,7 @@ def latent_attention(
         weights += [
             linear(f"{name}.indexer.wq_b", Group.INDEXER, q_rank or hidden, index_heads * index_dim),
             linear(f"{name}.indexer.wk", Group.INDEXER, hidden, index_dim),
-            vector(f"{name}.indexer.k_norm", index_dim, group=Group.INDEXER, bias=True),
+            vector(f"{name}.indexer.k_norm", index_dim, group=Group.INDEXER, bias=True, dtype="float32"),
             linear(f"{name}.indexer.weights_proj", Group.INDEXER, hidden, index_heads),
         ]
     return tuple(caches), tuple(weights)

@@ -15,6 +15,7 @@ def linear(
     split: Split = Split.REPLICATED,
     heads: int = 0,
     count: int = 1,
+    dtype: str | None = None,
 ) -> Weight:
     """Return the weight of a linear layer, ``nn.Linear(in_features, out_features, bias)``."""
     return Weight(
@@ -27,6 +28,7 @@ def linear(
         linear=True,
         split=split,
         heads=heads,
+        dtype=dtype,
     )
 
 

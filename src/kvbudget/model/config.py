@@ -15,13 +15,45 @@ from typing import Any
 
 from kvbudget.errors import CannotTell, InputError
 
-MAX_DIM = 1 << 32
+MAX_DIM = 1 << 27
 """No width, vocabulary or position count of a model comes near; a larger figure is a broken file."""
 
 MAX_LAYERS = 4096
 """The deepest published models have a few hundred layers."""
 
-_MISSING = object()
+SIZE_KEYS = frozenset(
+    {
+        "first_k_dense_replace",
+        "head_dim",
+        "hidden_size",
+        "intermediate_size",
+        "kv_lora_rank",
+        "max_position_embeddings",
+        "moe_intermediate_size",
+        "n_embd",
+        "n_head",
+        "n_layer",
+        "n_positions",
+        "n_routed_experts",
+        "n_shared_experts",
+        "num_attention_heads",
+        "num_experts",
+        "num_experts_per_tok",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "num_layers",
+        "num_local_experts",
+        "num_nextn_predict_layers",
+        "q_lora_rank",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "shared_expert_intermediate_size",
+        "v_head_dim",
+        "vocab_size",
+    }
+)
+"""Keys that are a size, or a list of sizes, wherever they stand. They are checked even where nothing reads them: a file
+with -1 heads is broken, whoever would ignore it."""
 
 
 class Config:
@@ -33,6 +65,9 @@ class Config:
         defaults: The class's own defaults for keys that may be absent.
         nested: Whether size-giving keys may come from `defaults` too (rule 1).
         assumed: A list shared by a whole file that collects (key, value) of every default used.
+
+    Raises:
+        InputError: One of `SIZE_KEYS` is not a size.
     """
 
     __slots__ = ("assumed", "data", "defaults", "nested", "path")
@@ -51,6 +86,11 @@ class Config:
         self.defaults = defaults or {}
         self.nested = nested
         self.assumed = [] if assumed is None else assumed
+        for key in SIZE_KEYS & data.keys():
+            value = data[key]
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if item is not None:
+                    self.checked(item, key)
 
     def extended(self, added: Mapping[str, Any], defaults: Mapping[str, Any]) -> Config:
         """Return the same config with more keys and other class defaults."""

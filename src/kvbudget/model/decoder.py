@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.model.attention import indexer_layers, latent_attention, norm, softmax_attention, switched
+from kvbudget.model.attention import indexer_layers, is_latent, latent_attention, norm, softmax_attention, switched
 from kvbudget.model.build import linear, table, vector, vocabulary
 from kvbudget.model.config import MAX_LAYERS
 from kvbudget.model.feed_forward import dense_mlp, expert_layers, mixture
@@ -133,7 +133,7 @@ def plan(c: Config, traits: Traits, window: int | None) -> tuple[Plan, ...]:
     layers = layer_count(c)
     kinds = mixer_kinds(c, traits, layers, window)
     experts = expert_layers(c, traits, layers)
-    indexers = indexer_layers(c, layers) if traits.attention == "mla" else (False,) * layers
+    indexers = indexer_layers(c, layers) if is_latent(c, traits) else (False,) * layers
     share = c.integer("cla_share_factor", minimum=1) or 1 if c.flag("use_cla") else 1
     plans = []
     for i, kind in enumerate(kinds):
@@ -244,7 +244,8 @@ def _window_kinds(c: Config, traits: Traits, layers: int, window: int | None) ->
             return _letter_kinds(c, value, traits.window_period_key[0], layers)
         period = period if value is None else c.checked(value, traits.window_period_key[0], minimum=1)
     if period:
-        return tuple("full" if (i + 1) % period == 0 else "sliding" for i in range(layers))
+        shift = 0 if traits.global_first else 1
+        return tuple("full" if (i + shift) % period == 0 else "sliding" for i in range(layers))
     first = c.integer("max_window_layers")
     if first is not None and c.raw("use_sliding_window") is not None:
         return tuple("sliding" if i >= first else "full" for i in range(layers))
@@ -284,7 +285,7 @@ def build_layer(c: Config, traits: Traits, entry: Plan, window: int | None) -> L
         caches += mixer.caches
         weights += mixer.weights
     if entry.mixer in ("full", "sliding", "chunked", "parallel"):
-        if traits.attention == "mla":
+        if is_latent(c, traits):
             kept, added = latent_attention(c, traits, indexer=entry.indexer)
         else:
             kept, added = softmax_attention(

@@ -97,7 +97,14 @@ def mixture(c: Config, traits: Traits) -> tuple[Weight, ...]:
     hidden, number = c.dim("hidden_size"), expert_count(c, experts)
     width = _scalar(c, experts.width)
     weights = [
-        linear(f"{experts.name}.{experts.router}", Group.ROUTER, hidden, number, bias=switched(c, experts.router_bias))
+        linear(
+            f"{experts.name}.{experts.router}",
+            Group.ROUTER,
+            hidden,
+            number,
+            bias=switched(c, experts.router_bias),
+            dtype=experts.router_dtype,
+        )
     ]
     if experts.correction and _correction_on(c, experts):
         weights.append(
@@ -125,6 +132,8 @@ def mixture(c: Config, traits: Traits) -> tuple[Weight, ...]:
         split_in=Split.EXPERT,
         split_out=Split.EXPERT,
     )
+    if experts.norm:
+        weights.append(vector(f"{experts.name}.{experts.norm}", hidden))
     shared = shared_width(c, experts, width)
     if shared:
         weights += gated_mlp(
@@ -146,6 +155,8 @@ def shared_width(c: Config, experts: Experts, width: int) -> int:
         return c.integer(experts.shared_width) or 0
     if not experts.shared_count:
         return 0
+    if experts.shared_each:
+        width = c.integer(experts.shared_each, minimum=1) or width
     value = c.raw(*experts.shared_count)
     if isinstance(value, (list, tuple)) and value:
         value = value[0]

@@ -143,7 +143,17 @@ class Names:
         kind: What a plain name covers: a module with all below, the module alone, any path that contains it.
     """
 
-    __slots__ = ("_anywhere", "_exact", "_globs", "_prefixes", "_regexes", "_substrings", "_towers", "_whole")
+    __slots__ = (
+        "_anywhere",
+        "_exact",
+        "_globs",
+        "_longest",
+        "_prefixes",
+        "_regexes",
+        "_substrings",
+        "_towers",
+        "_whole",
+    )
 
     def __init__(
         self, entries: Iterable[str], *, key: str, kind: Literal["module", "whole", "substring"] = "module"
@@ -178,6 +188,7 @@ class Names:
         self._whole = kind == "whole"
         self._exact = frozenset(exact)
         self._anywhere = frozenset(anywhere)
+        self._longest = max((name.count(".") + 1 for name in anywhere), default=0)
         self._substrings = tuple(substrings)
         self._prefixes = tuple(prefixes.items())
         self._globs = _compiled(_translated(globs), key)
@@ -204,12 +215,12 @@ class Names:
     def _match_parts(self, parts: list[str]) -> bool:
         """Whether the list names a module above, or a run of the path's parts wherever it stands."""
         length = len(parts)
-        if any(".".join(parts[:end]) in self._exact for end in range(1, length)):
+        if self._exact and any(".".join(parts[:end]) in self._exact for end in range(1, length)):
             return True
-        return bool(self._anywhere) and any(
-            ".".join(parts[start:end]) in self._anywhere
-            for start in range(length)
-            for end in range(start + 1, length + 1)
+        return any(
+            ".".join(parts[start : start + run]) in self._anywhere
+            for run in range(1, self._longest + 1)
+            for start in range(length + 1 - run)
         )
 
 

@@ -1,248 +1,20 @@
-"""How a quantized checkpoint stores its weights: schemes, recipes, and the bytes that follow.
-
-`read_recipe` turns a config's quantization section into a `Recipe`; a recipe says for one module how its `Weight`
-is stored. The bytes are those of the checkpoint's tensors: packed values, scales, zero points, whatever else the
-format keeps, and the bias.
-
-**Which weights.** Only matrices of linear layers (`Weight.linear`), and the token embeddings in MLX files.
-Routers, norms, convolutions, weights with a pinned type and `KEPT_MODULES` stay as they are, because vLLM builds
-them without quantization whatever the config says. The output head is packed only where the method's own rule
-packs it: MLX, ModelOpt and compressed-tensors unless listed, GPTQ and AWQ with ``lm_head: true``, bitsandbytes
-with a skip list that omits it. GPTQ, AWQ and ModelOpt touch the language model alone, and a section inside
-``text_config`` does not reach the towers. How lists name modules is told in `kvbudget.model.module_names`.
-
-**Where vLLM 0.32 holds other bytes than the checkpoint.** It drops GPTQ's ``g_idx`` (0.1 %) and the all-zero
-biases that AutoGPTQ wrote until 2023 (0.06 %; no config tells, so they are not counted here either). It turns
-per-channel scales of bfloat16 into float32, keeps one scale for experts' joined projections, upcasts the
-indexer's FP8 ``wk`` to bfloat16 (DeepSeek V3.2, GLM-5), adds 8 bytes of KV scales a layer, and repacks after
-loading. It reads MLX files as unquantized.
-
-Sources: vLLM 0.32, model_executor/layers/quantization; compressed-tensors 0.17; transformers 5.24, quantizers.
-"""
+"""From a config's quantization section, or the file beside it, to a `Recipe`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import CannotTell
-from kvbudget.facts.formats import Format, dtype_bytes
 from kvbudget.model.config import Config
-from kvbudget.model.module_names import Module, Names
-from kvbudget.model.shapes import Group
+from kvbudget.model.quantization_methods import NESTED_KEYS, Section, read_section
+from kvbudget.model.schemes import TOWERS, Part, Recipe, Rule, Scheme, weight_bytes
 
 if TYPE_CHECKING:
-    from kvbudget.model.shapes import Weight
-
-FLOAT32_BYTES = 4
-
-KEPT_MODULES = (
-    ".indexer.weights_proj",  # deepseek_v2.py, models/deepseek_v4/attention.py: quant_config=None
-    ".compressor.wkv",  # models/deepseek_v4/compressor.py: quant_config=None
-    ".compressor.wgate",
-    ".eh_proj",  # deepseek_mtp.py: a plain nn.Linear
-)
-"""Linear layers that stay in the checkpoint's type whatever the config says (vLLM 0.32)."""
-
-BODY = frozenset(
-    {Group.ATTENTION, Group.INDEXER, Group.MLP, Group.EXPERTS, Group.SHARED_EXPERTS, Group.STATE, Group.MTP}
-)
-"""The parts that every method quantizes unless told otherwise."""
-
-TOWERS = frozenset({Group.VISION, Group.AUDIO})
-
-
-class Part(NamedTuple):
-    """One stored tensor of a packed matrix: what it holds and its bytes."""
-
-    name: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheme:
-    """How one matrix of a linear layer is stored.
-
-    Attributes:
-        name: For people, e.g. ``INT4 in groups of 128``.
-        values: How many values along the input features are packed together, and into how many bytes.
-        rows: Output features that share a scale; 0 for all.
-        columns: Input features that share a scale; 0 for all.
-        scale_bytes: Bytes of one scale; None for the checkpoint's own type.
-        zeros: Zero points: none, packed like the values, a byte each, or in the type of the scales.
-        matrix_bytes: What is stored once a matrix: global scales, shapes, code tables.
-        order_bytes: What is stored once an input feature (GPTQ's ``g_idx``).
-        superblock: Scales that share a float32 scale of their own; 0 if scales are not quantized.
-        flat: Blocks run over the whole matrix and not along each row (bitsandbytes).
-        in_multiple: A matrix whose input features are no multiple of this stays unpacked.
-        out_multiple: The same for output features.
-    """
-
-    name: str
-    values: Format
-    rows: int = 1
-    columns: int = 0
-    scale_bytes: int | None = FLOAT32_BYTES
-    zeros: Literal["none", "packed", "byte", "scale"] = "none"
-    matrix_bytes: int = 0
-    order_bytes: int = 0
-    superblock: int = 0
-    flat: bool = False
-    in_multiple: int = 1
-    out_multiple: int = 1
-
-    def fits(self, out_features: int, in_features: int) -> bool:
-        """Whether the format can pack a matrix of this shape."""
-        return in_features % self.in_multiple == 0 and out_features % self.out_multiple == 0
-
-    def parts(self, out_features: int, in_features: int, own_bytes: int) -> tuple[Part, ...]:
-        """Return the stored tensors of one matrix (or of a tensor-parallel shard of it), without the bias.
-
-        Args:
-            out_features: Rows.
-            in_features: Columns.
-            own_bytes: Bytes of the checkpoint's own data type.
-        """
-        rows, columns = (1, out_features * in_features) if self.flat else (out_features, in_features)
-        scale_bytes = own_bytes if self.scale_bytes is None else self.scale_bytes
-        groups = _blocks(columns, self.columns)
-        scales = _blocks(rows, self.rows) * groups
-        packed = self.values
-        if self.zeros == "packed":
-            zeros = _blocks(rows, packed.block_elems) * packed.block_bytes * groups
-        else:
-            zeros = scales * {"none": 0, "byte": 1, "scale": scale_bytes}[self.zeros]
-        found = (
-            Part("values", rows * _blocks(columns, packed.block_elems) * packed.block_bytes),
-            Part("scales", scales * scale_bytes),
-            Part("zero points", zeros),
-            Part(
-                "scales of scales", _blocks(scales, self.superblock) * FLOAT32_BYTES if self.superblock else 0
-            ),
-            Part("order of groups", in_features * self.order_bytes),
-            Part("once a matrix", self.matrix_bytes),
-        )
-        return tuple(part for part in found if part.bytes)
-
-
-def _blocks(length: int, size: int) -> int:
-    """Return how many blocks of `size` cover `length`; one if `size` is 0."""
-    return -(-length // size) if size else 1
-
-
-def weight_bytes(weight: Weight, own_bytes: int, scheme: Scheme | None = None) -> int:
-    """Return the bytes of all copies of `weight`, bias included.
-
-    Give a shard's shape with the scheme of the whole weight to get what one tensor-parallel rank stores.
-
-    Args:
-        weight: The weight or a shard of it; a pinned `Weight.dtype` wins over `own_bytes`.
-        own_bytes: Bytes of the checkpoint's own data type.
-        scheme: How its matrix is stored, None if it is not quantized.
-    """
-    size = dtype_bytes(weight.dtype) if weight.dtype else own_bytes
-    if scheme is None:
-        return (weight.out_features * weight.in_features + weight.bias) * size * weight.count
-    matrix = sum(part.bytes for part in scheme.parts(weight.out_features, weight.in_features, own_bytes))
-    return (matrix + weight.bias * size) * weight.count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """The scheme of the weights that `names` and `group` select; None keeps them unquantized.
-
-    With `others` the rule is for the modules that `names` does not match.
-    """
-
-    scheme: Scheme | None
-    names: Names | None = None
-    group: Group | None = None
-    others: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Which weights of a checkpoint are quantized and how.
-
-    Attributes:
-        method: The method, in the spelling of `quant_method` (``mlx`` for MLX).
-        describes: One line for people, e.g. ``FP8 in blocks of 128 x 128, float32 scales``.
-        scheme: The scheme of the weights in `groups` that no rule speaks of.
-        groups: The parts of the model that are quantized without being named.
-        never: The parts that no rule can quantize.
-        rules: Exceptions; the first that selects a weight decides.
-        kv_cache_dtype: What ``--kv-cache-dtype auto`` means to vLLM for this checkpoint, None if the model's type.
-        assumptions: What the config does not say and was taken to be usual.
-    """
-
-    method: str
-    describes: str
-    scheme: Scheme | None
-    groups: frozenset[Group] = BODY
-    never: frozenset[Group] = frozenset({Group.EMBEDDINGS, Group.NORMS, Group.ROUTER})
-    rules: tuple[Rule, ...] = ()
-    kv_cache_dtype: str | None = None
-    assumptions: tuple[str, ...] = ()
-
-    def scheme_for(self, path: str, weight: Weight) -> Scheme | None:
-        """Return how `weight` is stored, None if as it is.
-
-        Args:
-            path: The module's full path in the checkpoint, e.g. ``model.layers.0.self_attn.q_proj``; a ``*``
-                stands for the number of an expert.
-            weight: The whole weight, not a shard of it.
-        """
-        group = weight.group
-        if group in self.never or weight.dtype is not None or path.endswith(KEPT_MODULES):
-            return None
-        if not weight.linear and group is not Group.EMBEDDINGS:
-            return None
-        scheme = self._chosen(path, group)
-        if scheme is None or not scheme.fits(weight.out_features, weight.in_features):
-            return None
-        return scheme
-
-    def _chosen(self, path: str, group: Group) -> Scheme | None:
-        module = Module(path, group) if self.rules else None
-        for rule in self.rules:
-            if rule.group is not None and rule.group is not group:
-                continue
-            if rule.names is None or module is None or rule.names.match(module) is not rule.others:
-                return rule.scheme
-        return self.scheme if group in self.groups else None
-
-    def weight_bytes(self, path: str, weight: Weight, own_bytes: int) -> int:
-        """Return the bytes of all copies of `weight` in the checkpoint, scales, zero points and bias included.
-
-        Args:
-            path: The module's full path, see `scheme_for`.
-            weight: The whole weight.
-            own_bytes: Bytes of the checkpoint's own data type, which what is not quantized stays in.
-        """
-        return weight_bytes(weight, own_bytes, self.scheme_for(path, weight))
-
+    from collections.abc import Mapping
 
 SECTION_KEYS = ("quantization_config", "compression_config", "quantization")
 """Where configs keep the section: transformers, early compressed-tensors, MLX."""
-
-NESTED_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
-"""The sub-configs of multimodal models that may hold a section of their own."""
-
-
-class Section(NamedTuple):
-    """A quantization section and the whole config around it; `nested` if it stands in a sub-config."""
-
-    config: Config
-    model: Mapping[str, Any]
-    nested: bool = False
-
-    def outer(self, key: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
-        """Return the value of `key` in the model's config or one of its sub-configs, None if there is none."""
-        for part in (self.model, *(self.model.get(name) for name in NESTED_KEYS)):
-            if isinstance(part, Mapping) and part.get(key) is not None:
-                return part[key]
-        return None
 
 
 def read_recipe(
@@ -278,8 +50,6 @@ def read_recipe(
                 key="quantization_bit",
             )
         return None
-    from kvbudget.model.quantization_methods import read_section  # noqa: PLC0415 - plain checkpoints do without
-
     recipe = read_section(found)
     return replace(recipe, never=recipe.never | TOWERS) if recipe is not None and found.nested else recipe
 
@@ -287,13 +57,16 @@ def read_recipe(
 def _section(config: Mapping[str, Any]) -> Section | None:
     top = Config(config)
     for key in SECTION_KEYS:
-        if isinstance(config.get(key), Mapping) or key == SECTION_KEYS[0]:
+        if isinstance(config.get(key), dict) or key == SECTION_KEYS[0]:
             section = top.sub(key)
             if section is not None and section.data:
                 return Section(section, config)
     for key in NESTED_KEYS:
-        nested = top.sub(key) if isinstance(config.get(key), Mapping) else None
+        nested = top.sub(key) if isinstance(config.get(key), dict) else None
         section = nested.sub(SECTION_KEYS[0]) if nested is not None else None
         if section is not None and section.data:
             return Section(section, config, nested=True)
     return None
+
+
+__all__ = ["Part", "Recipe", "Rule", "Scheme", "read_recipe", "weight_bytes"]

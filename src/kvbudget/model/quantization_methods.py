@@ -1,4 +1,4 @@
-"""Readers of quantization sections, one a method; `kvbudget.model.quantization` says what a recipe is.
+"""Readers of quantization sections, one a method; `kvbudget.model.schemes` says what a recipe is.
 
 Each reader names the tool that writes the section and where its layout was read.
 """
@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts.formats import Format, dtype_bytes
 from kvbudget.model.config import Config
 from kvbudget.model.module_names import Names
-from kvbudget.model.quantization import BODY, FLOAT32_BYTES, TOWERS, Recipe, Rule, Scheme
+from kvbudget.model.schemes import BODY, FLOAT32_BYTES, TOWERS, Recipe, Rule, Scheme
 from kvbudget.model.shapes import Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from kvbudget.model.quantization import Section
 
 MAX_GROUP = 1 << 20
 """No format shares a scale over more values; a larger group is a broken file."""
@@ -29,6 +27,25 @@ FIXED = frozenset({Group.EMBEDDINGS, Group.NORMS, Group.ROUTER})
 
 EXPERT_DTYPE_DEFAULTS = {"deepseek_v4": "fp4", "deepseek_v41": "fp4"}
 """What a missing `expert_dtype` means, by model type (vllm/models/deepseek_v4/quant_config.py, 0.32)."""
+
+
+NESTED_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""The sub-configs of multimodal models that may hold a section of their own."""
+
+
+class Section(NamedTuple):
+    """A quantization section and the whole config around it; `nested` if it stands in a sub-config."""
+
+    config: Config
+    model: Mapping[str, Any]
+    nested: bool = False
+
+    def outer(self, key: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
+        """Return the value of `key` in the model's config or a sub-config, None if there is none."""
+        for part in (self.model, *(self.model.get(name) for name in NESTED_KEYS)):
+            if isinstance(part, Mapping) and part.get(key) is not None:
+                return part[key]
+        return None
 
 
 def read_section(found: Section) -> Recipe | None:
@@ -70,8 +87,9 @@ def _strings(c: Config, *keys: str) -> list[str] | None:
         if value is None:
             continue
         items = value if isinstance(value, list) else [None]
-        names = [name for item in items for name in (item if isinstance(item, list) else [item])]
-        if not all(isinstance(name, str) for name in names):
+        flat = [name for item in items for name in (item if isinstance(item, list) else [item])]
+        names = [name for name in flat if isinstance(name, str)]
+        if len(names) < len(flat):
             raise InputError(f"{c.name(key)} must be a list of module names; check the config.")
         return names
     return None
@@ -228,9 +246,9 @@ def _read_awq(found: Section) -> Recipe:
 def _read_fp8(found: Section) -> Recipe:
     """FP8 as DeepSeek, Qwen, GLM, MiniMax store it: in blocks, or per tensor without `weight_block_size`.
 
-    DeepSeek-V4 packs its experts in 4 bits (`expert_dtype`), as ModelOpt does again (`moe_quant_algo`); the scales
-    of its blocks are then one byte. The head stays, because vLLM quantizes linear layers only (vLLM 0.32, fp8.py,
-    models/deepseek_v4/quant_config.py).
+    DeepSeek-V4 packs its experts in 4 bits (`expert_dtype`), as ModelOpt does again (`moe_quant_algo`); the
+    scales of its blocks are then one byte. The head stays, because vLLM quantizes linear layers only (vLLM
+    0.32, fp8.py, models/deepseek_v4/quant_config.py).
     """
     c = found.config
     expert_dtype = found.outer("expert_dtype") or EXPERT_DTYPE_DEFAULTS.get(str(found.outer("model_type")))
@@ -311,8 +329,9 @@ def _read_mxfp8(found: Section) -> Recipe:
 def _read_bitsandbytes(found: Section) -> Recipe | None:
     """LLM.int8 (a float32 scale a row and a byte a matrix), or 4-bit blocks of 64 over the whole matrix.
 
-    The JSON text that stands beside each 4-bit matrix (some 100 bytes) is not counted; the host reads it. A skip
-    list replaces the default, which is the head (transformers 5.24, quantizers/base.py; bitsandbytes 0.50.2).
+    The JSON text that stands beside each 4-bit matrix (some 100 bytes) is not counted; the host reads it. A
+    skip list replaces the default, which is the head (transformers 5.24, quantizers/base.py; bitsandbytes
+    0.50.2).
     """
     c = found.config
     eight, four = c.flag("load_in_8bit", "_load_in_8bit"), c.flag("load_in_4bit", "_load_in_4bit")
@@ -361,8 +380,8 @@ WEIGHT_SHAPE_BYTES = 16
 def _read_compressed_tensors(found: Section) -> Recipe | None:
     """compressed-tensors: groups of targets, each with its own scheme, and a list of modules to leave.
 
-    ``Linear`` targets every linear layer, experts too; other targets are module names or ``re:`` expressions and
-    are tried first (vLLM 0.32, compressed_tensors/utils.py, find_matched_target).
+    ``Linear`` targets every linear layer, experts too; other targets are module names or ``re:`` expressions
+    and are tried first (vLLM 0.32, compressed_tensors/utils.py, find_matched_target).
     """
     c = found.config
     sparsity = c.sub("sparsity_config")
@@ -418,7 +437,7 @@ def _is_class(target: str) -> bool:
 
 
 def _ct_scheme(c: Config, group: Config) -> Scheme | None:
-    """Return the scheme of one group (compressed-tensors 0.17, quantization/quant_args.py and compressors)."""
+    """Return the scheme of one group (compressed-tensors 0.17, quant_args.py and compressors)."""
     weights = group.sub("weights")
     if weights is None:
         return None
@@ -451,7 +470,7 @@ def _ct_scheme(c: Config, group: Config) -> Scheme | None:
 
 
 def _ct_blocks(weights: Config, columns: int) -> tuple[int, int, str]:
-    """Return (rows, columns) that share a scale and how to say so; without a strategy the group size decides."""
+    """Return (rows, columns) that share a scale and its name; the group size stands in for a strategy."""
     strategy = weights.text("strategy")
     if strategy is None:
         strategy = "group" if columns else "channel" if weights.has("group_size") else "tensor"
@@ -465,10 +484,10 @@ def _ct_blocks(weights: Config, columns: int) -> tuple[int, int, str]:
     if strategy == "block":
         sides = weights.data.get("block_structure")
         sides = sides.split("x") if isinstance(sides, str) else sides
-        if isinstance(sides, list) and len(sides) == 2 and all(str(side).isdecimal() for side in sides):  # noqa: PLR2004
-            rows, span = (weights.checked(int(side), "block_structure", minimum=1) for side in sides)
-            return rows, span, f"in blocks of {rows} x {span}"
-        raise InputError(f"{weights.name('block_structure')} must be two sizes; check the config.")
+        if not isinstance(sides, list) or [str(side).isdecimal() for side in sides] != [True, True]:
+            raise InputError(f"{weights.name('block_structure')} must be two sizes; check the config.")
+        rows, span = (weights.checked(int(side), "block_structure", minimum=1) for side in sides)
+        return rows, span, f"in blocks of {rows} x {span}"
     raise _unknown(weights, "strategy", strategy, "tensor, channel, group and block")
 
 
@@ -490,8 +509,9 @@ _MIXED = "MIXED_PRECISION"
 def _read_modelopt(found: Section) -> Recipe:
     """ModelOpt: one algorithm for all but the excluded modules, or a map of modules to algorithms.
 
-    The section is flat in `config.json` and nested under ``quantization`` in `hf_quant_config.json`. A file without
-    any exclusion list is taken to exclude the head, as ModelOpt's own recipes do (vLLM 0.32, modelopt.py).
+    The section is flat in `config.json` and nested under ``quantization`` in `hf_quant_config.json`. A file
+    without any exclusion list is taken to exclude the head, as ModelOpt's own recipes do (vLLM 0.32,
+    modelopt.py).
     """
     c = found.config.sub("quantization") or found.config
     algorithm = (c.text("quant_algo") or "").upper()
@@ -558,7 +578,7 @@ def _modelopt_layers(c: Config) -> tuple[tuple[Rule, ...], str]:
 
 
 def _seen_by_vllm(c: Config) -> bool:
-    """Whether vLLM takes the section for ModelOpt's (transformers_utils/model_arch_config_convertor.py, 0.32)."""
+    """Whether vLLM takes the section for ModelOpt's (model_arch_config_convertor.py, 0.32)."""
     producer = c.sub("producer")
     by_modelopt = producer is not None and producer.text("name") == "modelopt"
     return c.has("quant_method") or (by_modelopt and c.has("quantization"))
@@ -581,8 +601,8 @@ _MLX_FLOATS = {"mxfp4": MXFP4, "mxfp8": MXFP8, "nvfp4": replace(NVFP4, matrix_by
 def _read_mlx(found: Section) -> Recipe:
     """MLX: embeddings and head are packed too; keys that are module paths hold other settings, or false.
 
-    A matrix whose input features are no multiple of the group stays as it is. Routers are packed only if a key
-    names them: in mlx_lm their class decides, which the config does not tell.
+    A matrix whose input features are no multiple of the group stays as it is. Routers are packed only if a
+    key names them: in mlx_lm their class decides, which the config does not tell.
     """
     c = found.config
     scheme = _mlx_scheme(c, None)

@@ -38,6 +38,9 @@ TOWER_KEYS = (
 )
 """Keys that say that there is a tower besides the language model."""
 
+UNKNOWN_PARTS = ("latent_attention_config",)
+"""Keys of parts that add weights nobody here has counted."""
+
 QUANTIZATION_KEYS = ("quantization_config", "quantization", "compression_config")
 
 POSITION_KEYS = (
@@ -85,7 +88,7 @@ def read_model(
         architecture=architecture,
         layers=decoder.layers,
         outside=decoder.outside,
-        towers=_towers(top, c),
+        towers=_towers(top, c, top_type, architecture),
         mtp=decoder.mtp,
         prefix=f"{traits.prefix}.{traits.block}",
         hidden_size=c.dim("hidden_size"),
@@ -189,7 +192,7 @@ def rope_types(c: Config) -> dict[str, float]:
         kind, factor = entry.get("rope_type", entry.get("type")), entry.get("factor")
         number = isinstance(factor, (int, float)) and not isinstance(factor, bool) and 0 < factor < MAX_DIM
         if isinstance(kind, str):
-            found[kind] = float(factor) if number else 1.0
+            found[kind] = float(factor) if number and factor is not None else 1.0
     return found
 
 
@@ -255,8 +258,17 @@ def _own_name(config: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) and value else "config.json"
 
 
-def _towers(top: Config, text: Config) -> tuple[Tower, ...]:
-    if not text.path and not any(top.data.get(key) is not None for key in TOWER_KEYS):
+def _towers(top: Config, text: Config, top_type: str, architecture: str) -> tuple[Tower, ...]:
+    """Return the towers that the config has or, by its type, must have."""
+    unknown = next((key for key in UNKNOWN_PARTS if top.has(key)), None)
+    if unknown is not None:
+        raise CannotTell(
+            f"{unknown} announces a part whose weights this version of kvbudget does not know, so the total would be a "
+            "guess; give the checkpoint's headers or update kvbudget.",
+            key=unknown,
+        )
+    announced = top_type in TEXT_TYPES and not architecture.endswith("ForCausalLM")
+    if not text.path and not announced and not any(top.data.get(key) is not None for key in TOWER_KEYS):
         return ()
     from kvbudget.model.towers import read_towers  # noqa: PLC0415 - only multimodal models pay for it
 

@@ -202,11 +202,15 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """A part outside the decoder stack: a vision or audio encoder with its projector, or a text encoder."""
+    """A part outside the decoder stack: a vision or audio encoder with its projector, or a text encoder.
+
+    `loaded` is False for what the checkpoint has behind the feature layer of an encoder and vLLM leaves out.
+    """
 
     name: str
     group: Group
     weights: tuple[Weight, ...]
+    loaded: bool = True
 
     @property
     def parameters(self) -> int:
