@@ -112,7 +112,7 @@ def test_kv_py_needs_nothing(tmp_path: Path) -> None:
     st.integers(1, 1024),
     st.sampled_from([1, 2, 4]),
 )
-def test_kv_py_is_the_textbook(  # noqa: PLR0917 - as the formula
+def test_kv_py_is_the_textbook(
     exercise: Any,  # noqa: ANN401
     layers: int,
     width: int,

@@ -178,7 +178,7 @@ def imports(tree: ast.Module) -> list[Import]:
 
 def own(target: str) -> str | None:
     """Return the module of this package that an import names, None if it is another package's."""
-    if target.split(".")[0] != PACKAGE:
+    if target.split(".", maxsplit=1)[0] != PACKAGE:
         return None
     parts = target.split(".")[1:]
     while parts and ".".join(parts) not in sources():

@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001 - the printed formula has multiplication signs
+
 """The textbook formula, the walks built on it, and the `kv` command."""
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def test_dtypes_are_ratios(n: int, hidden: int, seq: int, batch: int) -> None:
 
 
 @given(layers, st.integers(1, 32), st.integers(1, 256), st.integers(1, 16), contexts, batches, value_bytes)
-def test_both_spellings_agree(  # noqa: PLR0917 - as the formula
+def test_both_spellings_agree(
     n: int, heads: int, head_dim: int, groups: int, seq: int, batch: int, size: float
 ) -> None:
     """Hidden size over divisor is KV heads times head dim, and the written factors multiply to the same."""
@@ -232,7 +232,7 @@ sizes = st.integers(0, 1 << 40)
 
 
 @given(st.integers(1, 1 << 40), sizes, sizes, st.integers(1, 1 << 20), contexts, st.integers(1, 256))
-def test_room_is_honest(  # noqa: PLR0917 - as the walk
+def test_room_is_honest(
     memory: int, weights: int, overhead: int, per_token: int, context: int, block: int
 ) -> None:
     """The requests fit, one more does not; never below zero; blocks never make room."""

@@ -6,9 +6,9 @@ for it (the KV cache takes what is left, however little is needed).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget import __version__
 from kvbudget.basis import Basis
@@ -21,9 +21,10 @@ from kvbudget.parallel import stage_bounds
 from kvbudget.units import gib
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kvbudget.deployment import Deployment
-    from kvbudget.engines.estimate import Estimate
-    from kvbudget.engines.vllm import Settings
+    from kvbudget.engines.vllm import Fixed, Settings
     from kvbudget.engines.vllm_cache import CachePlan
     from kvbudget.model import Model
 
@@ -34,18 +35,17 @@ ENGINES = ("vllm",)
 FITS, TIGHT, DOES_NOT_FIT, CANNOT_TELL = "fits", "tight", "does_not_fit", "cannot_tell"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One part of a GPU's memory, in bytes.
 
-    Args:
+    Attributes:
         name: "weights", "activations", "cuda_graphs", "non_torch", "kv_cache", "outside_budget".
         needs_bytes: What the part needs; for the KV cache, one request of `max_model_len`.
         takes_bytes: What the engine will take for it; all lines of a rank add up to the GPU's memory.
-        low_bytes, high_bytes: The bounds of `needs_bytes` where it is estimated, else equal to it.
+        low_bytes: The lower bound of `needs_bytes` where it is estimated, else equal to it.
+        high_bytes: The upper bound.
         basis: How the number is known.
         source: Where it comes from.
-        in_budget: Whether the engine takes it out of the fraction of the memory that it may use.
     """
 
     name: str
@@ -55,19 +55,97 @@ class Line:
     high_bytes: int
     basis: Basis
     source: str
-    in_budget: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """One distinct GPU of the layout: pipeline stages differ, tensor-parallel ranks of a stage do not."""
+class Rank(NamedTuple):
+    """One distinct GPU of the layout: pipeline stages differ, tensor-parallel ranks of a stage do not.
+
+    Attributes:
+        rank: Its number.
+        budget_bytes: What the engine may use of the card.
+        fixed: What it holds whatever the requests are.
+        available_low_bytes: What is left for the KV cache if every estimate is at its high end.
+        available_bytes: What is left by the best estimates; negative if the rest does not fit.
+        available_high_bytes: What is left if every estimate is at its low end.
+        kv_needs_bytes: What one request of `max_model_len` needs.
+        bytes_per_block: What a block takes.
+        deployment: What was asked.
+        graphs_inside: Whether CUDA graphs count into the budget.
+    """
 
     rank: int
     budget_bytes: int
-    lines: tuple[Line, ...]
+    fixed: Fixed
     available_low_bytes: int
     available_bytes: int
     available_high_bytes: int
+    kv_needs_bytes: int
+    bytes_per_block: int
+    deployment: Deployment
+    graphs_inside: bool
+
+    @property
+    def room_bytes(self) -> tuple[int, int]:
+        """What is left of the card beside a pool of a given size, with the rest at its high end and at its low end.
+
+        The engine takes such a pool at its word (v1/worker/gpu_worker.py, determine_available_memory, 0.32) and runs
+        out of memory where the rest has no place.
+        """
+        fixed = self.fixed
+        rest = (fixed.weights, fixed.activations, fixed.cuda_graphs, fixed.non_torch, fixed.context)
+        left = self.deployment.card.memory_bytes - self.available_bytes
+        return left - sum(part.high for part in rest), left - sum(part.low for part in rest)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The parts of the card's memory; what they will take adds up to it.
+
+        Parts take their memory in the order in which the engine allocates; what does not fit takes nothing.
+        """
+        d, fixed = self.deployment, self.fixed
+        total = d.card.memory_bytes
+        given = d.kv_cache_memory_bytes
+        budget_left = total if given else min(self.budget_bytes, total)
+        inside = [
+            ("weights", fixed.weights, fixed.weights_basis),
+            ("activations", fixed.activations, Basis.ESTIMATED),
+            ("non_torch", fixed.non_torch, Basis.ESTIMATED),
+        ]
+        graphs = ("cuda_graphs", fixed.cuda_graphs, Basis.ESTIMATED)
+        if self.graphs_inside:
+            inside.insert(2, graphs)
+        lines = []
+        for name, part, basis in inside:
+            takes = min(part.best, budget_left)
+            budget_left -= takes
+            lines.append(Line(name, part.best, takes, part.low, part.high, basis, part.source))
+        pool = min(budget_left, max(0, self.available_bytes))
+        need = self.kv_needs_bytes
+        source = (
+            "--kv-cache-memory-bytes"
+            if given
+            else f"the rest of the budget: {pool // self.bytes_per_block:,} blocks of {self.bytes_per_block:,} B"
+        )
+        lines.append(Line("kv_cache", need, pool, need, need, Basis.GIVEN if given else Basis.EXACT, source))
+        rest = total - sum(line.takes_bytes for line in lines)
+        if not self.graphs_inside:
+            name, part, basis = graphs
+            takes = min(part.best, rest)
+            rest -= takes
+            lines.append(Line(name, part.best, takes, part.low, part.high, basis, part.source))
+        outside = fixed.context
+        lines.append(
+            Line(
+                "outside_budget",
+                outside.best,
+                rest,
+                outside.low,
+                outside.high,
+                Basis.ESTIMATED,
+                outside.source,
+            )
+        )
+        return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +182,18 @@ class Budget:
     Args:
         deployment: What was asked.
         settings: Every choice, resolved.
+        plan: The KV cache's groups and blocks.
         verdict: "fits", "tight" (inside the error bar), "does_not_fit".
-        reason: The verdict in a sentence.
         ranks: The distinct GPUs.
         kv: The KV cache.
-        cache: The KV cache's groups and blocks.
-        max_concurrent_requests: Requests of `context` tokens (by default `max_model_len`) that hold their KV at once.
-        max_model_len_that_fits: The longest request for which there is room, 0 if there is none.
-        warnings, assumptions: Sentences.
     """
 
     deployment: Deployment
     settings: Settings
+    plan: CachePlan
     verdict: str
-    reason: str
     ranks: tuple[Rank, ...]
     kv: Kv
-    cache: CachePlan
-    max_concurrent_requests: int
-    max_model_len_that_fits: int
-    warnings: tuple[str, ...]
-    assumptions: tuple[str, ...]
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -132,14 +201,46 @@ class Budget:
         return self.ranks[0].lines
 
     @property
-    def tightest(self) -> Rank:
-        """The rank with the least room for the KV cache; the engine gives all ranks as many blocks as it can hold."""
-        return min(self.ranks, key=lambda rank: rank.available_bytes)
+    def smallest(self) -> Rank:
+        """The rank with the least room for the KV cache; it decides for all."""
+        return _smallest(self.ranks)
 
     @property
     def fits(self) -> bool:
         """Whether the deployment starts, even if only just."""
         return self.verdict in (FITS, TIGHT)
+
+    @property
+    def reason(self) -> str:
+        """The verdict in a sentence, with the figures."""
+        return _reason(self)
+
+    @property
+    def max_concurrent_requests(self) -> int:
+        """Requests of `context` tokens (by default `max_model_len`) that hold their KV at once.
+
+        One block is never given out: the engine keeps it as the null block (v1/core/block_pool.py).
+        """
+        context = self.deployment.context or self.settings.max_model_len
+        return max(0, self.kv.num_gpu_blocks - 1) // -(-context // self.kv.block_size)
+
+    @property
+    def max_model_len_that_fits(self) -> int:
+        """The longest request for which there is room, at most the model's own limit; 0 if there is none."""
+        spare = self.kv.num_gpu_blocks - (1 if self.settings.rules.reserve_block else 0)
+        tokens = max(0, spare) * self.kv.block_size
+        longest = self.deployment.model.max_position_embeddings
+        return tokens if longest is None else min(tokens, longest)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know before acting on the verdict, a sentence each."""
+        return tuple(_warnings(self))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What nobody said, a sentence each with the flag that changes it."""
+        return tuple(_assumptions(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the budget as the JSON object of schema 1: plain dicts, lists, numbers and text."""
@@ -160,42 +261,31 @@ def budget(d: Deployment) -> Budget:
         )
     s = vllm.settings(d)
     plan = vllm.cache_plan(d.model, s.cache)
-    ranks = tuple(_rank(d, s, number, stage) for number, stage in enumerate(_stages(d)))
-    reserve = plan.bytes_per_block if facts.at(facts.RESERVE_BLOCK, s.version) else 0
-    needed = plan.blocks_per_request * plan.bytes_per_block
-    smallest = min(ranks, key=lambda rank: rank.available_bytes)
-    blocks = d.num_gpu_blocks_override or max(0, smallest.available_bytes) // plan.bytes_per_block
+    block = plan.bytes_per_block
+    needed = plan.blocks_per_request * block
+    ranks = tuple(_rank(d, s, number, stage, needed, block) for number, stage in enumerate(_stages(d)))
+    smallest = _smallest(ranks)
+    pool = max(0, smallest.available_bytes)
+    blocks = d.num_gpu_blocks_override or pool // block
     concurrency = blocks / plan.blocks_per_request
-    verdict = _verdict(smallest, needed + reserve)
-    reason = _reason(verdict, smallest, needed, s.max_model_len)
-    if verdict != DOES_NOT_FIT and d.kv_cache_memory_bytes:
-        verdict, reason = _beside_given_pool(d, ranks, d.kv_cache_memory_bytes) or (verdict, reason)
     slope, held = growth(d.model, vllm.kv_element_bytes(s), d.tensor_parallel_size)
-    kv = Kv(
-        bytes_per_token=slope,
-        fixed_bytes_per_request=held,
-        available_kv_cache_memory_bytes=max(0, smallest.available_bytes),
-        num_gpu_blocks=blocks,
-        block_size=plan.block_size,
-        bytes_per_block=plan.bytes_per_block,
-        kv_cache_size_tokens=int(concurrency * s.max_model_len),
-        max_concurrency=concurrency,
-        needed_for_one_request_bytes=needed,
-    )
-    context = d.context or s.max_model_len
-    usable = max(0, blocks - 1)  # the null block
     return Budget(
         deployment=d,
         settings=s,
-        verdict=verdict,
-        reason=reason,
-        ranks=tuple(_with_cache(d, rank, needed, plan.bytes_per_block) for rank in ranks),
-        kv=kv,
-        cache=plan,
-        max_concurrent_requests=usable // -(-context // plan.block_size),
-        max_model_len_that_fits=_largest(d, blocks, plan.block_size, reserve > 0),
-        warnings=s.warnings + tuple(_warnings(d, s, smallest)),
-        assumptions=_assumptions(d, s),
+        plan=plan,
+        verdict=_verdict(smallest, needed + (block if s.rules.reserve_block else 0)),
+        ranks=ranks,
+        kv=Kv(
+            bytes_per_token=slope,
+            fixed_bytes_per_request=held,
+            available_kv_cache_memory_bytes=pool,
+            num_gpu_blocks=blocks,
+            block_size=plan.block_size,
+            bytes_per_block=block,
+            kv_cache_size_tokens=int(concurrency * s.max_model_len),
+            max_concurrency=concurrency,
+            needed_for_one_request_bytes=needed,
+        ),
     )
 
 
@@ -206,93 +296,58 @@ def _stages(d: Deployment) -> tuple[tuple[int, int] | None, ...]:
     return stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
 
 
-def _rank(d: Deployment, s: Settings, number: int, stage: tuple[int, int] | None) -> Rank:
-    """Return one rank's budget with the lines that do not depend on the requests."""
-    parts = vllm.fixed(
+def _rank(
+    d: Deployment, s: Settings, number: int, stage: tuple[int, int] | None, needed: int, block: int
+) -> Rank:
+    """Return one rank's budget."""
+    tp = d.tensor_parallel_size
+    fixed = vllm.fixed(
         d.model,
         s.version,
         s.dtype,
-        (d.tensor_parallel_size, d.tensor_parallel_size * d.pipeline_parallel_size, d.enable_expert_parallel),
+        (tp, tp * d.pipeline_parallel_size, d.enable_expert_parallel),
         stage,
         (s.max_num_batched_tokens, s.max_num_seqs),
         s.enforce_eager,
     )
     requested = vllm.requested_bytes(d.card, s)
-    inside = [parts.weights, parts.activations, parts.non_torch]
-    graphs_inside = facts.at(facts.GRAPHS_IN_BUDGET, s.version)
-    if graphs_inside:
-        inside.append(parts.cuda_graphs)
+    inside = s.rules.graphs_in_budget
     given = d.kv_cache_memory_bytes
-    available = [given or requested - sum(part[i] for part in inside) for i in (2, 1, 0)]
-    lines = (
-        _line("weights", parts.weights, parts.weights_basis),
-        _line("activations", parts.activations, Basis.ESTIMATED),
-        _line("cuda_graphs", parts.cuda_graphs, Basis.ESTIMATED, in_budget=graphs_inside),
-        _line("non_torch", parts.non_torch, Basis.ESTIMATED),
-        _line("outside_budget", parts.context, Basis.ESTIMATED, in_budget=False),
+    low, best, high = (given, given, given) if given else _left(fixed, requested, graphs_inside=inside)
+    return Rank(number, requested, fixed, low, best, high, needed, block, d, inside)
+
+
+def _left(fixed: Fixed, requested: int, *, graphs_inside: bool) -> tuple[int, int, int]:
+    """Return what is left of the budget with every estimate at its high end, at its best and at its low end."""
+    weights, activations, non_torch, graphs = (
+        fixed.weights,
+        fixed.activations,
+        fixed.non_torch,
+        fixed.cuda_graphs,
     )
-    return Rank(number, requested, lines, *available)
+    counted = 1 if graphs_inside else 0
+    return (
+        requested - weights.high - activations.high - non_torch.high - counted * graphs.high,
+        requested - weights.best - activations.best - non_torch.best - counted * graphs.best,
+        requested - weights.low - activations.low - non_torch.low - counted * graphs.low,
+    )
 
 
-def _line(name: str, part: Estimate, basis: Basis, *, in_budget: bool = True) -> Line:
-    return Line(name, part.best, part.best, part.low, part.high, basis, part.source, in_budget)
-
-
-def _with_cache(d: Deployment, rank: Rank, needed: int, block: int) -> Rank:
-    """Return the rank with its cache line, and with what each part will take adding up to the GPU's memory.
-
-    Parts take their memory in the order in which the engine allocates; what does not fit takes nothing.
-    """
-    total = d.card.memory_bytes
-    *parts, outside = rank.lines
-    left = total if d.kv_cache_memory_bytes else min(rank.budget_bytes, total)
-    lines = []
-    for line in parts:
-        takes = min(line.needs_bytes, left) if line.in_budget else 0
-        left -= takes
-        lines.append(replace(line, takes_bytes=takes))
-    pool = min(left, max(0, rank.available_bytes))
-    basis = Basis.GIVEN if d.kv_cache_memory_bytes else Basis.EXACT
-    lines.append(Line("kv_cache", needed, pool, needed, needed, basis, _pool_source(d, pool, block)))
-    rest = total - sum(line.takes_bytes for line in lines)
-    for i, line in enumerate(lines):
-        if not line.in_budget:  # it comes after the cache, out of what the engine may not touch
-            lines[i] = replace(line, takes_bytes=min(line.needs_bytes, rest))
-            rest -= lines[i].takes_bytes
-    lines.append(replace(outside, takes_bytes=rest))
-    return replace(rank, lines=tuple(lines))
-
-
-def _pool_source(d: Deployment, pool: int, block: int) -> str:
-    if d.kv_cache_memory_bytes:
-        return "--kv-cache-memory-bytes"
-    return f"what is left of the budget: {pool // block:,} blocks of {block:,} B"
+def _smallest(ranks: tuple[Rank, ...]) -> Rank:
+    """Return the rank with the least room, of several the one with the most weights."""
+    if len(ranks) == 1:
+        return ranks[0]
+    return min(ranks, key=lambda rank: (rank.available_bytes, -rank.fixed.weights.best))
 
 
 def _verdict(rank: Rank, needed: int) -> str:
     """Only the high end of every estimate makes it fit; between the bounds it is tight."""
-    if rank.available_low_bytes >= needed:
+    low, high = rank.available_low_bytes - needed, rank.available_high_bytes - needed
+    if rank.deployment.kv_cache_memory_bytes:
+        low, high = min(low, rank.room_bytes[0]), min(high, rank.room_bytes[1])
+    if low >= 0:
         return FITS
-    return TIGHT if rank.available_high_bytes >= needed else DOES_NOT_FIT
-
-
-def _beside_given_pool(d: Deployment, ranks: tuple[Rank, ...], pool: int) -> tuple[str, str] | None:
-    """Return what speaks against a pool of a given size, or None.
-
-    The engine takes such a pool at its word (v1/worker/gpu_worker.py, determine_available_memory, 0.32) and runs out
-    of memory when the rest has no place beside it.
-    """
-    low = max(sum(line.low_bytes for line in rank.lines) for rank in ranks)
-    high = max(sum(line.high_bytes for line in rank.lines) for rank in ranks)
-    room = d.card.memory_bytes - pool
-    if high <= room:
-        return None
-    rest = f"{gib(low)}–{gib(high)}" if low < high else gib(high)
-    reason = (
-        f"--kv-cache-memory-bytes takes {gib(pool)} GiB, the rest needs {rest} GiB, and the GPU has "
-        f"{gib(d.card.memory_bytes)}"
-    )
-    return (TIGHT if low <= room else DOES_NOT_FIT), reason
+    return TIGHT if high >= 0 else DOES_NOT_FIT
 
 
 @lru_cache(maxsize=1024)
@@ -320,59 +375,69 @@ def growth(model: Model, element_bytes: int, tensor_parallel_size: int) -> tuple
 def most_kv_heads(model: Model) -> int:
     """Return the largest number of KV heads of any layer, 0 for a model without plain attention."""
     return max(
-        (part.num_key_value_heads for layer in set(model.layers) for part in layer.caches if isinstance(part, Attention)),
+        (
+            part.num_key_value_heads
+            for layer in set(model.layers)
+            for part in layer.caches
+            if isinstance(part, Attention)
+        ),
         default=0,
     )
 
 
-def _reason(verdict: str, rank: Rank, needed: int, length: int) -> str:
-    have = max(0, rank.available_bytes)
-    need = f"one request of {length:,} tokens needs {gib(needed)} GiB of KV cache"
+def _reason(b: Budget) -> str:
+    rank, needed = b.smallest, b.kv.needed_for_one_request_bytes
+    need = f"one request of {b.settings.max_model_len:,} tokens needs {gib(needed)} GiB of KV cache"
+    pool, total = b.deployment.kv_cache_memory_bytes, b.deployment.card.memory_bytes
+    if pool and needed <= pool and b.verdict != FITS:
+        least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
+        return (
+            f"--kv-cache-memory-bytes takes {gib(pool)} GiB, the rest needs {least}–{most}, and the GPU has {gib(total)}"
+        )
+    if pool and b.verdict == FITS:
+        return f"{need}; --kv-cache-memory-bytes gives {gib(pool)} GiB"
+    have = f"{gib(max(0, rank.available_bytes))} GiB is left"
+    bounds = f"{gib(max(0, rank.available_low_bytes))}–{gib(max(0, rank.available_high_bytes))}"
+    if b.verdict == TIGHT:
+        return f"{need}; {have}, but the estimate is {bounds}: inside the error bar"
     if rank.available_bytes <= 0:
         return f"{need}, and nothing is left for it: the rest is over the budget by {gib(-rank.available_bytes)} GiB"
-    if verdict == DOES_NOT_FIT:
+    if b.verdict == DOES_NOT_FIT:
         at_least = gib(needed - max(0, rank.available_high_bytes))
-        return f"{need}; {gib(have)} GiB is left (short by {gib(needed - have)}, by {at_least} at the least)"
-    bounds = f"{gib(max(0, rank.available_low_bytes))}–{gib(rank.available_high_bytes)}"
-    if verdict == TIGHT:
-        return f"{need}; {gib(have)} GiB is left, but the estimate is {bounds}: inside the error bar"
-    return f"{need}; {gib(have)} GiB is left ({bounds})"
+        return f"{need}; {have} (short by {gib(needed - rank.available_bytes)}, by {at_least} at the least)"
+    return f"{need}; {have} ({bounds})"
 
 
-def _largest(d: Deployment, blocks: int, block_size: int, reserve: bool) -> int:
-    """Return the longest request that the pool can hold, at most the model's own limit."""
-    tokens = max(0, blocks - (1 if reserve else 0)) * block_size
-    longest = d.model.max_position_embeddings
-    return tokens if longest is None else min(tokens, longest)
-
-
-def _warnings(d: Deployment, s: Settings, rank: Rank) -> list[str]:
-    found = []
-    tp = d.tensor_parallel_size
-    heads = most_kv_heads(d.model)
+def _warnings(b: Budget) -> Iterator[str]:
+    d, s = b.deployment, b.settings
+    note = facts.version_note(s.version)
+    if note:
+        yield note
+    yield from b.plan.notes
+    yield from d.uncounted
+    tp, heads = d.tensor_parallel_size, most_kv_heads(d.model)
     if 0 < heads < tp:
-        found.append(
+        yield (
             f"TP={tp} but {heads} KV head{'s' if heads > 1 else ''}: each KV head is stored {tp // heads} times; "
             f"the KV cache gains nothing over TP={heads}. Consider DP={tp // heads} × TP={heads}."
         )
-    outside = rank.lines[-1]
-    room = d.card.memory_bytes - rank.budget_bytes
-    if not d.kv_cache_memory_bytes and room < outside.high_bytes:
-        found.append(
+    outside = b.smallest.fixed.context
+    room = d.card.memory_bytes - b.smallest.budget_bytes
+    if not d.kv_cache_memory_bytes and room < outside.high:
+        yield (
             f"{gib(room)} GiB stays outside the budget, less than the CUDA context may need "
-            f"({gib(outside.low_bytes)}–{gib(outside.high_bytes)}); lower --gpu-memory-utilization."
+            f"({gib(outside.low)}–{gib(outside.high)}); lower --gpu-memory-utilization."
         )
-    return found
 
 
-def _assumptions(d: Deployment, s: Settings) -> tuple[str, ...]:
-    found = [f"vLLM {d.engine_version} (--engine-version)", *s.assumptions]
+def _assumptions(b: Budget) -> Iterator[str]:
+    d = b.deployment
+    yield f"vLLM {d.engine_version} (--engine-version)"
+    yield from vllm.assumptions(d, b.settings)
     if d.card.basis is Basis.ASSUMED:
-        found.append(f"{d.card.name}: {gib(d.card.memory_bytes)} GiB from the marketing figure (--gpu-memory)")
-    found.extend(
-        f"{key} {value} is the class's default, the config leaves it out" for key, value in d.model.assumptions[:8]
-    )
-    return tuple(found)
+        yield f"{d.card.name}: {gib(d.card.memory_bytes)} GiB from the marketing figure (--gpu-memory)"
+    for key, value in d.model.assumptions:
+        yield f"{key} = {value}, the class's default: the config leaves it out"
 
 
 def as_dict(b: Budget) -> dict[str, Any]:

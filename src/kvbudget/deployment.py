@@ -7,7 +7,6 @@ the engine (`kvbudget.engines`), which depends on its version and on the card.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import InputError
@@ -39,7 +38,11 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
 }
 """Field -> (smallest, largest) value that is not a typing error."""
 
-CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": ("auto", "bfloat16", "float16", "half", "float32", "float")}
+_TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context")
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float")
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,8 @@ class Deployment:
         context: The request length that `max_concurrent_requests` counts; by default `max_model_len`.
         usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
         allow_long: Do not refuse a `max_model_len` above the model's own.
+        uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
+            warnings.
 
     All other fields are vLLM's flags with underscores; sizes in bytes and tokens.
 
@@ -89,21 +94,29 @@ class Deployment:
     context: int | None = None
     usage_context: str = "server"
     allow_long: bool = False
+    uncounted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every choice, and look up a card that was given by name."""
         if isinstance(self.gpu, str):
             object.__setattr__(self, "gpu", find_gpu(self.gpu))
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f'{flag(name)} {shown(getattr(self, name))}: expected text, such as "0.32" or "auto".')
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
             if value is None:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InputError(f"{flag(name)} {value!r}: expected a whole number from {low:,} to {high:,}.")
+                raise InputError(
+                    f"{flag(name)} {shown(value)}: expected a whole number from {low:,} to {high:,}."
+                )
         for name, known in CHOICES.items():
             value = getattr(self, name)
             if value not in known:
-                raise InputError(f"{flag(name)} {value!r} is not known; choose one of {', '.join(known)}.")
+                raise InputError(
+                    f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}."
+                )
         _check_fraction(self.gpu_memory_utilization)
         ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
         if self.num_gpus is not None and self.num_gpus < ranks:
@@ -134,7 +147,7 @@ class Deployment:
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if item.name not in ("model", "gpu") and getattr(self, item.name) != item.default
+            if item.name not in ("model", "gpu", "uncounted") and getattr(self, item.name) != item.default
         }
 
 
@@ -143,11 +156,19 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def shown(value: object, limit: int = 40) -> str:
+    """Show a choice in a message, cut to `limit` characters; Python would not print an integer of 5,000 digits."""
+    if isinstance(value, int) and value.bit_length() > 4 * limit:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def _check_fraction(value: float | None) -> None:
     """Refuse a fraction outside 0 to 1; a percentage is the usual slip."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 < value <= 1:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value <= 1:  # which NaN is not either
         hint = f" Did you mean {value / 100:g}?" if number and 1 < value <= 100 else ""  # noqa: PLR2004 - percent
-        raise InputError(f"--gpu-memory-utilization {value!r}: expected 0–1.{hint}")
+        raise InputError(f"--gpu-memory-utilization {shown(value)}: expected 0–1.{hint}")

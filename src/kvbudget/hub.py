@@ -40,9 +40,12 @@ def load_model(reference: str) -> Model:
         InputError: There is no such file, or it is broken.
         CannotTell: Its architecture is not known.
     """
-    path = Path(reference).expanduser()
-    if reference.startswith((".", "/", "~")) or path.exists():
-        return load_path(path, name=reference)
+    if not reference.strip():
+        raise InputError(
+            "The model's name is empty; give a folder with a config.json or a name from `kvbudget models`."
+        )
+    if _is_local(reference):
+        return load_path(Path(reference), name=_shown(reference))
     from kvbudget.facts.catalogue import close_names, find_model  # noqa: PLC0415 - a folder does not need it
 
     row = find_model(reference)
@@ -53,6 +56,7 @@ def load_model(reference: str) -> Model:
             f'"{reference}" is a size, not a model: the KV cache depends on layers and KV heads; give a folder with a '
             "config.json or a name from `kvbudget models`."
         )
+    reference = _shown(reference)
     close = close_names(reference)
     hint = f" Close: {', '.join(close)}." if close else ""
     if _HUB_ID.fullmatch(reference):
@@ -67,23 +71,29 @@ def load_model(reference: str) -> Model:
 
 
 def load_path(path: Path, *, name: str) -> Model:
-    """Return the model in a folder or a `config.json`, with the quantization files beside it."""
+    """Return the model in a folder or a `config.json`, with the quantization files beside it.
+
+    Raises:
+        AccessError: The file system does not let us in.
+        InputError: There is no such file, or it is broken.
+        CannotTell: The model's architecture is not known.
+    """
     if path.suffix.lower() == ".gguf":
         raise InputError(
             f"{path.name} is a GGUF file, which this version does not read yet; give the original folder with its "
             "config.json."
         )
-    if path.is_dir():
-        folder, config = path, path / CONFIG
-        if not config.exists():
-            raise InputError(f"{name} has no config.json; give the folder of a model, or the file itself.")
-    elif path.exists():
-        folder, config = path.parent, path
-    else:
-        raise InputError(f"No such file or folder: {name}.")
-    beside = {
-        file: read_object(folder / file) for file in (HF_QUANT_CONFIG, QUANTIZE_CONFIG) if (folder / file).is_file()
-    }
+    try:
+        config, others = _files(path.expanduser(), name)
+    except PermissionError as error:
+        raise AccessError(
+            f"{name} cannot be read: {error.strerror}; give a folder that you may read."
+        ) from None
+    except (OSError, RuntimeError) as error:  # a name too long, a ring of links, an unknown user
+        raise InputError(
+            f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; give a path."
+        ) from None
+    beside = {file.name: read_object(file) for file in others}
     return Model.from_config(
         read_object(config),
         name=name,
@@ -93,21 +103,61 @@ def load_path(path: Path, *, name: str) -> Model:
     )
 
 
+def _is_local(reference: str) -> bool:
+    """Return whether a reference is a path: it looks like one, or there is such a file."""
+    if reference.startswith((".", "/", "~")) or reference.lower().endswith((".json", ".gguf")):
+        return True
+    try:
+        return Path(reference).exists()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+
+
+def _shown(reference: str, limit: int = 200) -> str:
+    """Return a name for a message: on one line, and not longer than `limit` characters."""
+    reference = reference if reference.isprintable() else repr(reference)[1:-1]
+    return reference if len(reference) <= limit else reference[: limit - 1] + "…"
+
+
+def _files(path: Path, name: str) -> tuple[Path, tuple[Path, ...]]:
+    """Return (the config, the quantization files beside it) of a folder or of the config itself."""
+    if path.is_dir():
+        folder, config = path, path / CONFIG
+        if not config.exists():
+            raise InputError(f"{name} has no config.json; give the folder of a model, or the file itself.")
+    elif path.exists():
+        folder, config = path.parent, path
+    else:
+        raise InputError(f"No such file or folder: {name}.")
+    beside = (folder / HF_QUANT_CONFIG, folder / QUANTIZE_CONFIG)
+    return config, tuple(file for file in beside if file.is_file())
+
+
 def read_object(path: Path) -> Mapping[str, Any]:
     """Return the JSON object in a file.
 
     Raises:
+        AccessError: The file system does not let us read it.
         InputError: It is not a regular readable file, too large, or not one valid JSON object.
     """
     try:
         if not path.is_file():
             raise InputError(f"{path} is not a regular file; give a config.json.")
-        size = path.stat().st_size
-        if size > MAX_CONFIG_BYTES:
-            raise InputError(f"{path} has {size:,} bytes, more than any config.json; give the right file.")
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+        if len(content) > MAX_CONFIG_BYTES:
+            raise InputError(
+                f"{path} has more than {MAX_CONFIG_BYTES:,} bytes, more than any config.json; give the right file."
+            )
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text, so it is not a config.json; give the right file.") from None
+        raise InputError(
+            f"{path} is not UTF-8 text, so it is not a config.json; give the right file."
+        ) from None
+    except PermissionError as error:
+        raise AccessError(
+            f"{path} cannot be read: {error.strerror}; give a file that you may read."
+        ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     return parse_object(text, str(path))
@@ -119,20 +169,24 @@ def parse_object(text: str, source: str) -> Mapping[str, Any]:
         raise InputError(f"{source} is empty; give a complete config.json.")
     try:
         value = json.loads(text, object_pairs_hook=_unique)
-    except _Broken as error:
+    except _BrokenError as error:
         raise InputError(f"{source} {error}; check the file.") from None
     except json.JSONDecodeError as error:
         raise InputError(
             f"{source} is not valid JSON (line {error.lineno}: {error.msg}); is the file complete?"
         ) from None
     except (RecursionError, ValueError):  # nesting beyond Python's stack, integers beyond its limit of digits
-        raise InputError(f"{source} nests too deeply or has a number too long to be a config; check the file.") from None
+        raise InputError(
+            f"{source} nests too deeply or has a number too long to be a config; check the file."
+        ) from None
     if not isinstance(value, dict):
-        raise InputError(f"{source} must hold a JSON object, found {type(value).__name__}; give a config.json.")
+        raise InputError(
+            f"{source} must hold a JSON object, found {type(value).__name__}; give a config.json."
+        )
     return value
 
 
-class _Broken(ValueError):
+class _BrokenError(ValueError):
     """What the JSON module takes without a word and a config must not have."""
 
 
@@ -142,7 +196,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen and seen[key] != value:
-                raise _Broken(f"gives {key[:40]!r} twice with different values")
+                raise _BrokenError(f"gives {key[:40]!r} twice with different values")
             seen[key] = value
     return found
-

@@ -32,8 +32,8 @@ def padded_vocab(rows: int, tensor_parallel_size: int) -> int:
 def rank_weight(weight: Weight, tensor_parallel_size: int, *, expert_parallel: bool = False) -> Weight:
     """Return the part of `weight` that one tensor-parallel rank holds.
 
-    The vocabulary is padded on a single GPU too. A dimension that does not divide is rounded up, as the largest rank holds it; layouts that an engine refuses are
-    refused before (`check_layout`).
+    The vocabulary is padded on a single GPU too. A dimension that does not divide is rounded up, as the largest rank
+    holds it; layouts that an engine refuses are refused before.
     """
     tp = tensor_parallel_size
     out, inner, bias = weight.out_features, weight.in_features, weight.bias

@@ -13,7 +13,7 @@ from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT, budget
 from kvbudget.deployment import flag
 from kvbudget.errors import KvbudgetError
 from kvbudget.model.shapes import LatentAttention
-from kvbudget.units import gib
+from kvbudget.units import MIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +36,9 @@ SMALLEST_BATCH = 2048
 SMALLEST_SEQS = 32
 """Below this a server hardly batches any more."""
 
+WORTH_SAYING = 4
+"""A change that is not enough is told if it brings at least one part in so many of what is missing."""
+
 SHORTEST = 512
 """A shorter context serves nobody."""
 
@@ -50,42 +53,51 @@ CHECKPOINTS: Sequence[tuple[str, Mapping[str, Any]]] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One change and what it leads to.
+class Step:
+    """One thing to do.
 
     Args:
         flags: What to add to the launch command, or in words what to serve instead.
+        fields: The same as fields of a `Deployment`.
+        gives_up: What it costs, in words.
+    """
+
+    flags: str
+    fields: Mapping[str, Any]
+    gives_up: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change, of one or more steps, and what it leads to.
+
+    Args:
+        steps: What to do.
         deployment: The deployment after the change.
         verdict: Its verdict; DOES_NOT_FIT means that this change alone is not enough.
         requests: Requests of `length` tokens that hold their KV at once after the change.
         length: The asked length, or the new `max_model_len` where that is what changes.
         shorter: Whether `length` is less than what was asked.
-        gives_up: What it costs, in words.
         short_bytes: What is still missing, 0 if it is enough.
     """
 
-    flags: str
+    steps: tuple[Step, ...]
     deployment: Deployment
     verdict: str
     requests: int
     length: int
     shorter: bool
-    gives_up: str
     short_bytes: int
+
+    @property
+    def flags(self) -> str:
+        """All steps as one line."""
+        return " ".join(step.flags for step in self.steps)
 
     @property
     def enough(self) -> bool:
         """Whether the deployment starts with this change alone."""
         return self.verdict in (FITS, TIGHT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """A change to try: fields of the deployment, and the words for it."""
-
-    flags: str
-    fields: Mapping[str, Any]
-    gives_up: str
 
 
 def smallest_changes(d: Deployment, b: Budget) -> tuple[Change, ...]:
@@ -100,6 +112,7 @@ def smallest_changes(d: Deployment, b: Budget) -> tuple[Change, ...]:
     """
     if b.verdict == FITS:
         return ()
+    missing = _short(b)
     tuning = [steps for steps in (list(way(d, b)) for way in _TUNING) if steps]
     found = [change for steps in tuning for change in _smallest(d, b, steps)[-1:]]
     if not any(_better(change.verdict, b.verdict) for change in found):
@@ -107,57 +120,68 @@ def smallest_changes(d: Deployment, b: Budget) -> tuple[Change, ...]:
     found += _shorter(d, b)
     found += _smallest(d, b, list(_checkpoints(d, b)))
     found += _smallest(d, b, list(_more_gpus(d, b)))
-    return tuple(sorted(found, key=lambda change: not change.enough))
+    told = [change for change in found if change.enough or (missing - change.short_bytes) * WORTH_SAYING >= missing]
+    return tuple(sorted(told, key=lambda change: not change.enough))
 
 
 # -- what can be tried, each from the smallest step on
 
 
-def _utilization(d: Deployment, b: Budget) -> Iterator[_Step]:
+def _utilization(d: Deployment, b: Budget) -> Iterator[Step]:
     """A larger fraction, as long as the CUDA context surely has its place outside."""
     if d.kv_cache_memory_bytes or d.num_gpu_blocks_override or d.card.unified:
         return
-    outside = b.tightest.lines[-1].high_bytes
+    outside = b.smallest.lines[-1].high_bytes
     for step in UTILIZATIONS:
         left = int(d.card.memory_bytes * (1 - step))
         if step > b.settings.gpu_memory_utilization and left >= outside:
-            yield _step({"gpu_memory_utilization": step}, f"only {gib(left)} GiB stays outside")
+            yield _step({"gpu_memory_utilization": step}, f"{gib(left)} GiB stays outside")
 
 
-def _fewer_seqs(d: Deployment, b: Budget) -> Iterator[_Step]:  # noqa: ARG001 - all ways are called alike
+def _smaller_pool(d: Deployment, b: Budget) -> Iterator[Step]:
+    """A pool that surely has its place beside the rest, where its size was given."""
+    pool = d.kv_cache_memory_bytes
+    if pool is not None and b.smallest.room_bytes[0] < 0:
+        size = (pool + b.smallest.room_bytes[0]) // MIB * MIB
+        if size >= b.kv.needed_for_one_request_bytes:
+            yield _step({"kv_cache_memory_bytes": size}, f"{gib(pool - size)} GiB of KV cache")
+
+
+def _fewer_seqs(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001 - all ways are called alike
     seqs = b.settings.max_num_seqs // 2
     while seqs >= SMALLEST_SEQS:
         yield _step({"max_num_seqs": seqs}, f"at most {seqs} requests run at once")
         seqs //= 2
 
 
-def _smaller_batch(d: Deployment, b: Budget) -> Iterator[_Step]:
+def _smaller_batch(d: Deployment, b: Budget) -> Iterator[Step]:
     tokens = b.settings.max_num_batched_tokens // 2
     while tokens >= SMALLEST_BATCH and tokens >= (d.max_num_seqs or 0):
         yield _step({"max_num_batched_tokens": tokens}, "long prompts take more steps")
         tokens //= 2
 
 
-def _eager(d: Deployment, b: Budget) -> Iterator[_Step]:  # noqa: ARG001
+def _eager(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001
     if not d.enforce_eager:
-        yield _step({"enforce_eager": True}, "CUDA graphs: slower tokens")
+        yield _step({"enforce_eager": True}, "CUDA graphs: slower decoding")
 
 
-def _fp8_cache(d: Deployment, b: Budget) -> Iterator[_Step]:
+def _fp8_cache(d: Deployment, b: Budget) -> Iterator[Step]:
     capability = b.settings.cache.compute_capability
     if d.kv_cache_dtype == "auto" and (capability is None or capability >= FP8_SINCE):
         yield _step({"kv_cache_dtype": "fp8"}, "16-bit keys and values: check quality")
 
 
-def _context_parallel(d: Deployment, b: Budget) -> Iterator[_Step]:  # noqa: ARG001
+def _context_parallel(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001
     """Latent attention is stored whole on every rank; context parallelism divides its tokens instead."""
     latent = any(isinstance(part, LatentAttention) for layer in set(d.model.layers) for part in layer.caches)
     if latent and d.decode_context_parallel_size == 1 < d.tensor_parallel_size:
         yield _step({"decode_context_parallel_size": d.tensor_parallel_size}, "more traffic between GPUs")
 
 
-_TUNING: Sequence[Callable[[Deployment, Budget], Iterator[_Step]]] = (
+_TUNING: Sequence[Callable[[Deployment, Budget], Iterator[Step]]] = (
     _utilization,
+    _smaller_pool,
     _fewer_seqs,
     _smaller_batch,
     _eager,
@@ -167,14 +191,14 @@ _TUNING: Sequence[Callable[[Deployment, Budget], Iterator[_Step]]] = (
 """Changes that cost nothing but a restart, the least harmful first."""
 
 
-def _checkpoints(d: Deployment, b: Budget) -> Iterator[_Step]:  # noqa: ARG001
+def _checkpoints(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001
     if d.model.quantization is None and d.quantization is None:
         for name, section in CHECKPOINTS:
             model = _quantized(d.model, name, tuple(section.items()))
-            yield _Step(flags=name, fields={"model": model}, gives_up="other weights: check quality")
+            yield Step(flags=name, fields={"model": model}, gives_up="other weights: check quality")
 
 
-def _more_gpus(d: Deployment, b: Budget) -> Iterator[_Step]:  # noqa: ARG001
+def _more_gpus(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001
     """Twice the tensor parallelism, and again; where the heads cannot be split, stages."""
     heads, tp, stages = d.model.num_attention_heads, d.tensor_parallel_size, d.pipeline_parallel_size
     sizes = [tp << i for i in range(1, MAX_TENSOR_PARALLEL.bit_length()) if tp << i <= MAX_TENSOR_PARALLEL]
@@ -188,7 +212,7 @@ def _more_gpus(d: Deployment, b: Budget) -> Iterator[_Step]:  # noqa: ARG001
         more = count - d.gpu_count
         cost = "GPUs you have" if spare >= 0 else f"{more} more GPU{'s' if more > 1 else ''}"
         step = _step(layout, cost)
-        yield _Step(flags=step.flags, fields={**layout, "num_gpus": max(count, d.num_gpus or 0)}, gives_up=cost)
+        yield Step(flags=step.flags, fields={**layout, "num_gpus": max(count, d.num_gpus or 0)}, gives_up=cost)
 
 
 @lru_cache(maxsize=64)
@@ -199,8 +223,8 @@ def _quantized(model: Model, name: str, section: tuple[tuple[str, Any], ...]) ->
     return replace(model, quantization=recipe, name=f"{model.name} as {name}")
 
 
-def _step(fields: Mapping[str, Any], gives_up: str) -> _Step:
-    return _Step(flags=_spelled(fields), fields=fields, gives_up=gives_up)
+def _step(fields: Mapping[str, Any], gives_up: str) -> Step:
+    return Step(flags=_spelled(fields), fields=fields, gives_up=gives_up)
 
 
 def _spelled(fields: Mapping[str, Any]) -> str:
@@ -210,7 +234,7 @@ def _spelled(fields: Mapping[str, Any]) -> str:
 # -- which of them is enough
 
 
-def _smallest(d: Deployment, b: Budget, steps: list[_Step]) -> list[Change]:
+def _smallest(d: Deployment, b: Budget, steps: list[Step]) -> list[Change]:
     """Return the first step that fits, before it one that is tight; or the last that helps at all."""
     tight: list[Change] = []
     helps: list[Change] = []
@@ -228,11 +252,11 @@ def _smallest(d: Deployment, b: Budget, steps: list[_Step]) -> list[Change]:
     return tight or helps
 
 
-def _together(d: Deployment, b: Budget, ways: list[list[_Step]]) -> list[Change]:
+def _together(d: Deployment, b: Budget, ways: list[list[Step]]) -> list[Change]:
     """Return the fewest ways that are enough together, the harmless ones first, each with its smallest step."""
 
-    def enough(steps: list[_Step]) -> bool:
-        change = _try(d, _joined(steps))
+    def enough(steps: list[Step]) -> bool:
+        change = _try(d, *steps)
         return change is not None and _better(change.verdict, b.verdict)
 
     largest = [steps[-1] for steps in ways]
@@ -247,13 +271,8 @@ def _together(d: Deployment, b: Budget, ways: list[list[_Step]]) -> list[Change]
         if steps[-1] in taken:
             place = taken.index(steps[-1])
             taken[place] = next(step for step in steps if enough([*taken[:place], step, *taken[place + 1 :]]))
-    change = _try(d, _joined(taken))
+    change = _try(d, *taken)
     return [change] if change is not None else []
-
-
-def _joined(steps: list[_Step]) -> _Step:
-    fields = {name: value for step in steps for name, value in step.fields.items()}
-    return _Step(flags=_spelled(fields), fields=fields, gives_up="; ".join(step.gives_up for step in steps))
 
 
 def _shorter(d: Deployment, b: Budget) -> list[Change]:
@@ -272,36 +291,39 @@ def _shorter(d: Deployment, b: Budget) -> list[Change]:
     return []
 
 
-def _length(d: Deployment, length: int) -> _Step:
+def _length(d: Deployment, length: int) -> Step:
     context = d.context if d.context is not None and d.context <= length else None
     fields = {"max_model_len": length}
-    return _Step(
+    return Step(
         flags=_spelled(fields), fields={**fields, "context": context}, gives_up=f"requests over {length:,} tokens"
     )
 
 
-def _try(d: Deployment, step: _Step) -> Change | None:
-    """Return what a step leads to, None if the engine refuses it or it cannot be told."""
+def _try(d: Deployment, *steps: Step) -> Change | None:
+    """Return what steps lead to, None if the engine refuses them or it cannot be told."""
+    fields = {name: value for step in steps for name, value in step.fields.items()}
     try:
-        after = d.replaced(**step.fields)
+        after = d.replaced(**fields)
         b = budget(after)
     except KvbudgetError:
         return None
     return Change(
-        flags=step.flags,
+        steps=steps,
         deployment=after,
         verdict=b.verdict,
         requests=b.max_concurrent_requests,
         length=after.context or b.settings.max_model_len,
         shorter=False,
-        gives_up=step.gives_up,
         short_bytes=0 if b.fits else _short(b),
     )
 
 
 def _short(b: Budget) -> int:
     """Return what the fullest GPU lacks for one request, by the best estimate; negative if there is room."""
-    return b.kv.needed_for_one_request_bytes - b.tightest.available_bytes
+    short = b.kv.needed_for_one_request_bytes - b.smallest.available_bytes
+    if b.deployment.kv_cache_memory_bytes:
+        short = max(short, -sum(b.smallest.room_bytes) // 2)
+    return short
 
 
 _ORDER = (DOES_NOT_FIT, TIGHT, FITS)

@@ -99,7 +99,7 @@ CONTRADICTIONS: Mapping[str, Contradiction] = MappingProxyType(
 """The four places where by-hand figures do not agree, by key."""
 
 
-def kv_bytes(  # noqa: PLR0917 - the textbook's own signature
+def kv_bytes(
     layers: int, hidden: int, seq: int, batch: int, dtype_bytes: Exact, kv_groups: int = 1
 ) -> int:
     """Return the bytes of a KV cache: 2 x layers x hidden / kv_groups x seq x batch x dtype_bytes.

@@ -43,7 +43,17 @@ _BYTE_UNITS = {
     "tb": 10**12,
 }
 
-_TOKEN_UNITS = {"": 1, "k": 10**3, "K": KIB, "m": 10**6, "M": MIB, "g": 10**9, "G": GIB, "t": 10**12, "T": TIB}
+_TOKEN_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "K": KIB,
+    "m": 10**6,
+    "M": MIB,
+    "g": 10**9,
+    "G": GIB,
+    "t": 10**12,
+    "T": TIB,
+}
 
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
@@ -97,7 +107,9 @@ def _scaled(text: str, units: dict[str, int], what: str, examples: str, *, fold_
     value = Fraction(match[1].replace("_", "").replace(",", "")) * units[unit]
     whole = math.floor(value)
     if whole < 1 or (whole != value and units[unit] == 1):
-        raise InputError(f"{what} {_shown(text)} must be a positive whole number; write for example {examples}.")
+        raise InputError(
+            f"{what} {_shown(text)} must be a positive whole number; write for example {examples}."
+        )
     return whole
 
 

@@ -61,14 +61,12 @@ def cli() -> None:
 
 def dashed(arguments: list[str]) -> list[str]:
     """Return the arguments with dashes for underscores in option names, as vLLM takes both; stops at `--`."""
-    found = []
+    found: list[str] = []
     for i, argument in enumerate(arguments):
         if argument == "--":
             return found + arguments[i:]
-        if argument.startswith("--"):
-            name, equals, value = argument.partition("=")
-            argument = name.replace("_", "-") + equals + value
-        found.append(argument)
+        name, equals, value = argument.partition("=")
+        found.append(name.replace("_", "-") + equals + value if argument.startswith("--") else argument)
     return found
 
 

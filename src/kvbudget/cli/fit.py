@@ -3,45 +3,106 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvbudget.budget import DOES_NOT_FIT, budget, refusal_dict
-from kvbudget.cli.options import build_deployment, deployment_options, output_options
+from kvbudget.cli.options import (
+    TakesLaunch,
+    asked,
+    build_deployment,
+    chosen_output,
+    deployment_options,
+    output_options,
+)
 from kvbudget.errors import CannotTell
 from kvbudget.hub import load_model
 
+if TYPE_CHECKING:
+    from kvbudget.budget import Budget
 
-@click.command()
-@click.argument("model")
+WIDTH = 80
+"""Columns where nobody says, and on anything that is not a terminal."""
+
+WIDEST = 100
+"""Columns beyond which a sentence is hard to read."""
+
+
+@click.command(cls=TakesLaunch, options_metavar="[OPTIONS]")
+@click.argument("model", required=False, metavar="[MODEL] [-- COMMAND...]")
 @deployment_options
 @output_options
 @click.pass_context
-def fit(ctx: click.Context, model: str, as_json: bool, as_csv: bool, as_md: bool, **options: Any) -> None:  # noqa: ANN401
+def fit(
+    ctx: click.Context,
+    /,
+    model: str | None,
+    as_json: bool,
+    as_csv: bool,
+    as_md: bool,
+    **options: Any,  # noqa: ANN401
+) -> None:
     """Say whether MODEL fits, and for how many requests at once.
 
     MODEL is a folder, a config.json or a short name of `kvbudget models`.
-    """
+    A launch command may stand after --; what stands before it wins.
+
+    \b
+    kvbudget fit llama-3.1-8b --gpu l4 --max-model-len 16K
+    kvbudget fit --gpu h100 -- vllm serve org/name -tp 4
+    """  # noqa: D301 - click reads the backspace character
+    output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
+    name = model or ""
     try:
-        b = budget(build_deployment(load_model(model), options))
+        name, options = asked(ctx, model, options)
+        b = budget(build_deployment(load_model(name), options))
     except CannotTell as error:
-        if as_json:
-            click.echo(json.dumps(refusal_dict(model, error, options), indent=1))
+        if output == "json":
+            click.echo(json.dumps(refusal_dict(name, error, options), indent=1))
             ctx.exit(error.exit_code)
         raise
-    if as_json:
-        click.echo(json.dumps(b.to_dict(), indent=1))
-    elif as_csv:
+    click.echo(_rendered(b, output), nl=False)
+    ctx.exit(1 if b.verdict == DOES_NOT_FIT else 0)
+
+
+def _rendered(b: Budget, output: str) -> str:
+    """Return the budget in the asked form; each form is imported when it is used."""
+    if output == "json":
+        return json.dumps(b.to_dict(), indent=1) + "\n"
+    if output == "csv":
         from kvbudget.present.table import budget_csv  # noqa: PLC0415
 
-        click.echo(budget_csv(b), nl=False)
-    elif as_md:
+        return _encodable(budget_csv(b))
+    if output == "md":
         from kvbudget.present.markdown import budget_markdown  # noqa: PLC0415
 
-        click.echo(budget_markdown(b), nl=False)
-    else:
-        from kvbudget.present.text import budget_text  # noqa: PLC0415
+        return _encodable(budget_markdown(b))
+    from kvbudget.present.text import budget_text  # noqa: PLC0415
 
-        click.echo(budget_text(b), nl=False)
-    ctx.exit(1 if b.verdict == DOES_NOT_FIT else 0)
+    text = budget_text(b, _columns(), color=_colored())
+    return _encodable(text)
+
+
+def _columns() -> int:
+    """Return the width of the terminal, which COLUMNS overrides."""
+    return min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST)
+
+
+def _colored() -> bool:
+    """Return whether colours are wanted: a terminal that knows them, and no NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _encodable(text: str) -> str:
+    """Return the text, in ASCII if the output cannot hold its characters."""
+    from kvbudget.present.text import plain  # noqa: PLC0415
+
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return plain(text)
+    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kvbudget.basis import Basis
 from kvbudget.deployment import Deployment
@@ -18,17 +19,27 @@ if TYPE_CHECKING:
     from kvbudget.model import Model
 
 
-class Tokens(click.ParamType):
+DECIMAL = ("k", "m", "g", "t")
+"""Suffixes of token counts that mean a power of 1,000 to vLLM, and that people often mean otherwise."""
+
+
+class Tokens(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
     """A token count as vLLM reads it: 32768, 32k = 32,000, 32K = 32,768."""
 
     name = "tokens"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401, ARG002
         """Return the count."""
-        return value if isinstance(value, int) else parse_tokens(value, what=_flag(param))
+        if isinstance(value, int):
+            return value
+        tokens = parse_tokens(value, what=_flag(param))
+        if value.rstrip()[-1:] in DECIMAL:
+            note = decimal_note(_flag(param), value.strip(), tokens)
+            click.echo(f"kvbudget: note: {note}", err=True)
+        return tokens
 
 
-class Bytes(click.ParamType):
+class Bytes(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
     """A size: 80GB, 79.19GiB, 81559MiB, 24g."""
 
     name = "bytes"
@@ -38,7 +49,7 @@ class Bytes(click.ParamType):
         return value if isinstance(value, int) else parse_bytes(value, what=_flag(param))
 
 
-class Number(click.ParamType):
+class Number(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
     """A whole number or a fraction that the library checks, so that its message names what is expected."""
 
     name = "number"
@@ -53,6 +64,16 @@ class Number(click.ParamType):
             except ValueError:
                 continue
         raise InputError(f"{_flag(param)} {value[:40]!r}: expected a number.")
+
+
+def decimal_note(flag: str, text: str, tokens: int) -> str:
+    """Return what a lower-case suffix means, and how to write what may have been meant."""
+    suffix = text[-1]
+    binary = text[:-1] + suffix.upper()
+    return (
+        f"{flag} {text} = {tokens:,} tokens (vLLM: {suffix} = powers of 1,000, {suffix.upper()} = powers of 1,024); "
+        f"for {parse_tokens(binary):,} write {binary}."
+    )
 
 
 def _flag(param: click.Parameter | None) -> str:
@@ -70,7 +91,10 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--tensor-parallel-size", "-tp", "--tp"), {"type": NUMBER, "help": "GPUs that split each layer."}),
     (("--pipeline-parallel-size", "-pp", "--pp"), {"type": NUMBER, "help": "Stages that split the layers."}),
     (("--data-parallel-size", "-dp", "--dp"), {"type": NUMBER, "help": "Replicas."}),
-    (("--decode-context-parallel-size", "-dcp"), {"type": NUMBER, "help": "Ranks that split each request's tokens."}),
+    (
+        ("--decode-context-parallel-size", "-dcp"),
+        {"type": NUMBER, "help": "Ranks that split each request's tokens."},
+    ),
     (("--enable-expert-parallel",), {"is_flag": True, "help": "Divide experts whole instead of by width."}),
     (("--max-model-len",), {"type": TOKENS, "help": "Longest request: 32768, 32k = 32,000, 32K = 32,768."}),
     (("--max-num-seqs",), {"type": NUMBER, "help": "Requests that run at once."}),
@@ -78,12 +102,18 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--gpu-memory-utilization",), {"type": NUMBER, "help": "Fraction of the card's memory, 0–1."}),
     (("--kv-cache-dtype",), {"default": "auto", "help": "auto, fp8, …; see `kvbudget formats`."}),
     (("--kv-cache-memory-bytes",), {"type": BYTES, "help": "The KV pool itself, whatever the rest."}),
-    (("--num-gpu-blocks-override",), {"type": NUMBER, "help": "Blocks of the KV cache, whatever the memory."}),
+    (
+        ("--num-gpu-blocks-override",),
+        {"type": NUMBER, "help": "Blocks of the KV cache, whatever the memory."},
+    ),
     (("--block-size",), {"type": NUMBER, "help": "Tokens of a KV block."}),
     (("--dtype",), {"default": "auto", "help": "auto, bfloat16, float16, float32."}),
     (("--quantization", "-q"), {"help": "Name of the checkpoint's quantization."}),
     (("--enforce-eager",), {"is_flag": True, "help": "No CUDA graphs."}),
-    (("--enable-prefix-caching/--no-enable-prefix-caching",), {"default": None, "help": "Keep finished blocks."}),
+    (
+        ("--enable-prefix-caching/--no-enable-prefix-caching",),
+        {"default": None, "help": "Keep finished blocks."},
+    ),
     (("--async-scheduling/--no-async-scheduling",), {"default": None, "help": "Schedule one step ahead."}),
     (("--disable-hybrid-kv-cache-manager",), {"is_flag": True, "help": "Treat window layers as full ones."}),
     (("--context",), {"type": TOKENS, "help": "Count requests of this length instead."}),
@@ -91,11 +121,58 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 )
 
 
+LAUNCH = "kvbudget.launch"
+"""Where a context keeps the launch command that stands after `--`."""
+
+
+class TakesLaunch(click.Command):
+    """A verb that takes a launch command after `--`, whose flags are the engine's and not its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set the launch command aside and parse the rest."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[LAUNCH] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the model and the options of a verb, those of a launch command included; what stands before `--` wins.
+
+    What was not understood is noted on stderr.
+
+    Raises:
+        InputError: No model was named, or the launch command is not understood.
+        CannotTell: The launch command starts another engine.
+    """
+    command = ctx.meta.get(LAUNCH)
+    if not command or (len(command) == 1 and not any(char.isspace() for char in command[0])):
+        name = model or (command[0] if command else "")
+        if not name:
+            raise InputError("No model was named; give a folder, a config.json or a name from `kvbudget models`.")
+        return name, options
+    from kvbudget.cli.launch import parse_launch  # noqa: PLC0415 - few commands paste one
+
+    launch = parse_launch(command)
+    for note in launch.notes:
+        click.echo(f"kvbudget: note: {note}", err=True)
+    typed = {
+        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    return model or launch.model, {**options, **launch.options, **typed, "uncounted": tuple(launch.warnings)}
+
+
 def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a deployment to a command; they arrive as keyword arguments named like its fields."""
     for names, settings in reversed(_OPTIONS):
         function = click.option(*names, **settings)(function)
     return function
+
+
+def deployment_parameters() -> list[click.Option]:
+    """Return the same options as objects, for a parser that is not a verb's."""
+    return [click.Option(list(names), **settings) for names, settings in _OPTIONS]
 
 
 def build_deployment(model: Model, options: dict[str, Any]) -> Deployment:
@@ -131,6 +208,18 @@ def choose_gpu(name: str | None, memory: int | None) -> Gpu:
         source="--gpu-memory",
         read_on="",
     )
+
+
+def chosen_output(outputs: dict[str, bool]) -> str:
+    """Return the one output that was asked for, "" for text.
+
+    Raises:
+        InputError: Several were.
+    """
+    chosen = [name for name, asked_for in outputs.items() if asked_for]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(f'--{name}' for name in chosen)} exclude each other; give one of them.")
+    return chosen[0] if chosen else ""
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:

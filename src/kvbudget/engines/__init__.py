@@ -1,0 +1,1 @@
+"""What each engine makes of a deployment: its defaults, its cache, its overhead, by version."""

@@ -32,6 +32,10 @@ DEFAULT_MODEL_LEN = 2048
 
 HALF = "float16"
 BRAIN = "bfloat16"
+FIRST_WITH_BRAIN = (8, 0)
+"""Compute capability from which vLLM prefers bfloat16 (platforms/cuda.py)."""
+
+parse_version = lru_cache(maxsize=64)(facts.parse_version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,7 @@ class Settings:
     """Every choice resolved: given by the user or decided by the engine's rule."""
 
     version: Version
+    rules: facts.Rules
     dtype: str
     max_model_len: int
     max_num_seqs: int
@@ -48,8 +53,6 @@ class Settings:
     enable_prefix_caching: bool
     async_scheduling: bool
     cache: CacheSettings
-    assumptions: tuple[str, ...]
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,41 +73,18 @@ def settings(d: Deployment) -> Settings:
     Raises:
         InputError: The layout or the length is one that the engine refuses.
     """
-    version = facts.parse_version(d.engine_version)
-    model, card = d.model, d.card
     check_layout(d)
-    assumptions: list[str] = []
-    warnings: list[str] = []
-    note = facts.version_note(version)
-    if note:
-        warnings.append(note)
-    dtype = _dtype(d.dtype, model, card, assumptions)
-    max_model_len = _model_len(d, assumptions)
-    batched, seqs = _batch_defaults(d, version, max_model_len, assumptions)
-    utilization = d.gpu_memory_utilization
-    if utilization is None:
-        utilization = facts.at(facts.UTILIZATION, version)
-        assumptions.append(f"gpu_memory_utilization {utilization:g}, the default (--gpu-memory-utilization)")
-    in_flight = facts.at(facts.ASYNC_SCHEDULING, version) if d.async_scheduling is None else d.async_scheduling
+    version = parse_version(d.engine_version)
+    rules = facts.rules(version)
+    dtype = _dtype(d.dtype, d.model, d.card)
+    max_model_len = _model_len(d)
+    batched, seqs = _batch_limits(d, rules, max_model_len)
+    utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
+    in_flight = rules.async_scheduling if d.async_scheduling is None else d.async_scheduling
     caching = True if d.enable_prefix_caching is None else d.enable_prefix_caching
-    cache = CacheSettings(
-        version=version,
-        tensor_parallel_size=d.tensor_parallel_size,
-        pipeline_parallel_size=d.pipeline_parallel_size,
-        decode_context_parallel_size=d.decode_context_parallel_size,
-        dtype=dtype,
-        kv_cache_dtype=d.kv_cache_dtype,
-        block_size=d.block_size,
-        compute_capability=_capability(card),
-        max_model_len=max_model_len,
-        max_num_batched_tokens=batched,
-        max_num_seqs=seqs,
-        async_scheduling=in_flight,
-        enable_prefix_caching=caching,
-        disable_hybrid_kv_cache_manager=d.disable_hybrid_kv_cache_manager,
-    )
     return Settings(
         version=version,
+        rules=rules,
         dtype=dtype,
         max_model_len=max_model_len,
         max_num_seqs=seqs,
@@ -113,43 +93,76 @@ def settings(d: Deployment) -> Settings:
         enforce_eager=d.enforce_eager,
         enable_prefix_caching=caching,
         async_scheduling=in_flight,
-        cache=cache,
-        assumptions=tuple(assumptions),
-        warnings=tuple(warnings),
+        cache=CacheSettings(
+            version=version,
+            tensor_parallel_size=d.tensor_parallel_size,
+            pipeline_parallel_size=d.pipeline_parallel_size,
+            decode_context_parallel_size=d.decode_context_parallel_size,
+            dtype=dtype,
+            kv_cache_dtype=d.kv_cache_dtype,
+            block_size=d.block_size,
+            compute_capability=_capability(d.card),
+            max_model_len=max_model_len,
+            max_num_batched_tokens=batched,
+            max_num_seqs=seqs,
+            async_scheduling=in_flight,
+            enable_prefix_caching=caching,
+            disable_hybrid_kv_cache_manager=d.disable_hybrid_kv_cache_manager,
+        ),
     )
 
 
-def _capability(card: Gpu) -> tuple[int, int] | None:
-    if card.compute_capability is None:
-        return None
-    major, _, minor = card.compute_capability.partition(".")
+def assumptions(d: Deployment, s: Settings) -> tuple[str, ...]:
+    """Return what nobody said and the engine decides, one sentence each with the flag that changes it."""
+    found = []
+    stated = (d.model.dtype or "nothing").removeprefix("torch.")
+    if d.dtype == "auto" and stated != s.dtype:
+        found.append(f"dtype {s.dtype}: the config says {stated} (--dtype)")
+    if d.max_model_len is None:
+        reason = (
+            "the model's own" if d.model.max_position_embeddings else "vLLM's fallback, the config names none"
+        )
+        found.append(f"max_model_len {s.max_model_len:,}, {reason} (--max-model-len)")
+    if d.max_num_batched_tokens is None:
+        found.append(
+            f"max_num_batched_tokens {s.max_num_batched_tokens:,}, the default (--max-num-batched-tokens)"
+        )
+    if d.max_num_seqs is None:
+        found.append(f"max_num_seqs {s.max_num_seqs:,}, the default (--max-num-seqs)")
+    if d.gpu_memory_utilization is None and d.kv_cache_memory_bytes is None:
+        found.append(
+            f"gpu_memory_utilization {s.gpu_memory_utilization:g}, the default (--gpu-memory-utilization)"
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _parsed_capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
     return int(major), int(minor or 0)
 
 
-def _dtype(choice: str, model: Model, card: Gpu, assumptions: list[str]) -> str:
+def _capability(card: Gpu) -> tuple[int, int] | None:
+    return None if card.compute_capability is None else _parsed_capability(card.compute_capability)
+
+
+def _dtype(choice: str, model: Model, card: Gpu) -> str:
     """Resolve `--dtype`: auto keeps 16-bit types and turns float32 into one (config/model.py, _resolve_auto_dtype)."""
-    if choice not in ("auto",):
+    if choice != "auto":
         return {"half": HALF, "float": "float32"}.get(choice, choice)
     stated = (model.dtype or "").removeprefix("torch.")
     capability = _capability(card)
-    preferred = HALF if capability is not None and capability < (8, 0) else BRAIN
-    if stated in (HALF, BRAIN):
-        if stated == BRAIN and preferred == HALF:
-            assumptions.append("dtype float16: the card has no bfloat16 (--dtype)")
-            return HALF
-        return stated
-    assumptions.append(f"dtype {preferred}: the config says {stated or 'nothing'} (--dtype)")
-    return preferred
+    preferred = HALF if capability is not None and capability < FIRST_WITH_BRAIN else BRAIN
+    if stated == BRAIN:
+        return preferred
+    return stated if stated == HALF else preferred
 
 
-def _model_len(d: Deployment, assumptions: list[str]) -> int:
+def _model_len(d: Deployment) -> int:
     """Resolve `--max-model-len`, and refuse one above the model's own as the engine does."""
     own = d.model.max_position_embeddings
     if d.max_model_len is None:
-        length = d.model.default_model_len or own or DEFAULT_MODEL_LEN
-        reason = "the model's own" if own else "vLLM's fallback, the config names none"
-        assumptions.append(f"max_model_len {length:,}, {reason} (--max-model-len)")
-        return length
+        return d.model.default_model_len or own or DEFAULT_MODEL_LEN
     if own is not None and d.max_model_len > own and not d.allow_long:
         raise InputError(
             f"--max-model-len {d.max_model_len} exceeds the model's {own:,} (max_position_embeddings); vLLM refuses "
@@ -158,25 +171,17 @@ def _model_len(d: Deployment, assumptions: list[str]) -> int:
     return d.max_model_len
 
 
-def _batch_defaults(d: Deployment, version: Version, max_model_len: int, assumptions: list[str]) -> tuple[int, int]:
+def _batch_limits(d: Deployment, rules: facts.Rules, max_model_len: int) -> tuple[int, int]:
     """Resolve the batch limits by card, then cap each by the other (engine/arg_utils.py, get_batch_defaults)."""
-    card = d.card
-    total = card.memory_bytes
-    # The engine knows the card by name; an A100 has the smaller limits although it is large.
-    is_a100 = "a100" in card.name.lower()
-    for smallest, spares_a100, tokens, seqs in facts.at(facts.BATCH_DEFAULTS, version):
-        if total >= smallest * GIB and not (spares_a100 and is_a100):
-            break
-    default_tokens = tokens["server" if d.usage_context == "server" else "llm"]
-    batched = d.max_num_batched_tokens
-    if batched is None:
-        batched = min(default_tokens, (d.max_num_seqs or seqs) * max_model_len)
-        assumptions.append(f"max_num_batched_tokens {batched:,}, the default here (--max-num-batched-tokens)")
-    limit = d.max_num_seqs
-    if limit is None:
-        limit = min(seqs, batched)
-        assumptions.append(f"max_num_seqs {limit:,}, the default here (--max-num-seqs)")
-    return batched, limit
+    total, is_a100 = d.card.memory_bytes, d.card.name.startswith("A100")
+    tokens, seqs = next(
+        (row.tokens, row.seqs)
+        for row in rules.batch_defaults
+        if total >= row.smallest_gib * GIB and not (row.spares_a100 and is_a100)
+    )
+    wanted = d.max_num_seqs or seqs
+    batched = d.max_num_batched_tokens or min(tokens[d.usage_context], wanted * max_model_len)
+    return batched, d.max_num_seqs or min(seqs, batched)
 
 
 def check_layout(d: Deployment) -> None:
@@ -192,7 +197,9 @@ def check_layout(d: Deployment) -> None:
 
 
 @lru_cache(maxsize=256)
-def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
+def weight_bytes(
+    model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool
+) -> int:
     """Return the bytes of the weights on one rank, as the engine loads them before any repacking.
 
     Args:
@@ -257,7 +264,9 @@ def fixed(
     quantized = model.quantization is not None
     exact = not quantized or tp == 1
     spread = 0 if exact else size // 100
-    source = "shapes from the config" + (f", {model.quantization.describes}" if model.quantization else f", {dtype}")
+    source = "shapes from the config" + (
+        f", {model.quantization.describes}" if model.quantization else f", {dtype}"
+    )
     return Fixed(
         weights=Estimate(size - spread, size, size + spread, source),
         weights_basis=Basis.EXACT if exact else Basis.ESTIMATED,
@@ -284,7 +293,7 @@ def cache_plan(model: Model, cache: CacheSettings) -> CachePlan:
 def requested_bytes(card: Gpu, s: Settings) -> int:
     """Return the budget: the fraction of the total that the driver gives to an engine (v1/worker/utils.py)."""
     share = (card.engine_total_bytes or card.memory_bytes) * s.gpu_memory_utilization
-    return ceil(share) if facts.at(facts.BUDGET_CEIL, s.version) else int(share)
+    return ceil(share) if s.rules.budget_ceil else int(share)
 
 
 def kv_element_bytes(s: Settings) -> int:

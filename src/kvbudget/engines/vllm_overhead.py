@@ -30,7 +30,13 @@ EXPERT_CHUNK_TOKENS = 32_768
 
 
 def activations(
-    model: Model, version: Version, *, batched_tokens: int, num_seqs: int, tensor_parallel_size: int, element_bytes: int
+    model: Model,
+    version: Version,
+    *,
+    batched_tokens: int,
+    num_seqs: int,
+    tensor_parallel_size: int,
+    element_bytes: int,
 ) -> Estimate:
     """Return the peak of transient memory in the profile run of one rank.
 
@@ -41,7 +47,10 @@ def activations(
     Known error: kernels' workspaces and fragmentation are not derived; the bounds are for them.
     """
     tokens = batched_tokens
-    widest = max((_live_values(layer, tensor_parallel_size, model.num_experts_per_tok) for layer in set(model.layers)), default=0)
+    widest = max(
+        (_live_values(layer, tensor_parallel_size, model.num_experts_per_tok) for layer in set(model.layers)),
+        default=0,
+    )
     hidden = RESIDUAL_COPIES * model.hidden_size
     layer_bytes = tokens * (hidden + widest) * element_bytes
     rows = min(tokens, num_seqs)
@@ -92,10 +101,11 @@ def non_torch(*, tensor_parallel_size: int, world_size: int) -> Estimate:
     low, best, high = NON_TORCH_BYTES
     if world_size > 1:
         low, best, high = (a + b for a, b in zip((low, best, high), NCCL_BYTES, strict=True))
-    return Estimate(low, best, high, f"cuBLAS, kernels' workspaces{', NCCL' if tensor_parallel_size > 1 else ''}")
+    return Estimate(
+        low, best, high, f"cuBLAS, kernels' workspaces{', NCCL' if tensor_parallel_size > 1 else ''}"
+    )
 
 
 def context() -> Estimate:
     """Return the CUDA context, which lives outside the budget."""
     return Estimate(*CONTEXT_BYTES, "CUDA context and driver")
-

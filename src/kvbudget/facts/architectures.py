@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,9 +147,7 @@ SANDWICH = (
 POST_ONLY = ("post_attention_layernorm", "post_feedforward_layernorm")
 ONE = ("input_layernorm",)
 
-_DEEPSEEK = Experts(
-    shared_count=("n_shared_experts",), correction="buffer", correction_if="topk_method=noaux_tc"
-)
+_DEEPSEEK = Experts(shared_count=("n_shared_experts",), correction="buffer", correction_if="topk_method=noaux_tc")
 
 _SIGMOID = Experts(shared_count=("n_shared_experts", "num_shared_experts"), correction="buffer")
 
@@ -157,9 +155,7 @@ _SIGMOID_FLOAT = Experts(
     shared_count=("n_shared_experts", "num_shared_experts"), correction="buffer", router_dtype="float32"
 )
 
-_QWEN = Experts(
-    shared_width="shared_expert_intermediate_size", shared_gate=True, shared_name="mlp.shared_expert"
-)
+_QWEN = Experts(shared_width="shared_expert_intermediate_size", shared_gate=True, shared_name="mlp.shared_expert")
 
 _GPT2_KEYS = MappingProxyType(
     {
@@ -193,16 +189,12 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "ministral": Traits(),
         "ministral3": Traits(),
         "mixtral": Traits(
-            experts=Experts(
-                number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"
-            )
+            experts=Experts(number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe")
         ),
         "qwen2": Traits(qkv_bias=True),
         "qwen2_moe": Traits(qkv_bias="qkv_bias", experts=_QWEN),
         "qwen3": Traits(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head"),
-        "qwen3_moe": Traits(
-            qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=Experts()
-        ),
+        "qwen3_moe": Traits(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=Experts()),
         "qwen3_next": Traits(
             qkv_bias="attention_bias",
             out_bias="attention_bias",
@@ -266,9 +258,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             qkv_bias="attention_bias",
             out_bias="attention_bias",
             head_bias="lm_head_bias",
-            experts=Experts(
-                number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"
-            ),
+            experts=Experts(number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"),
         ),
         "cohere": Traits(
             norm="scale",
@@ -287,9 +277,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             window_period_key=("sliding_window_pattern", "_sliding_window_pattern"),
         ),
         "olmo": Traits(norm="none", qkv_bias="attention_bias", out_bias="attention_bias"),
-        "olmo2": Traits(
-            layer_norms=POST_ONLY, qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="full"
-        ),
+        "olmo2": Traits(layer_norms=POST_ONLY, qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="full"),
         "olmo3": Traits(
             layer_norms=POST_ONLY,
             qkv_bias="attention_bias",
@@ -360,9 +348,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             mlp_bias="use_bias",
             gated=False,
         ),
-        "arcee": Traits(
-            qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", gated=False
-        ),
+        "arcee": Traits(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", gated=False),
         "nemotron": Traits(
             norm="layer",
             qkv_bias="attention_bias",
@@ -512,9 +498,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
                 correction="parameter",
             ),
         ),
-        "dots1": Traits(
-            qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=_SIGMOID
-        ),
+        "dots1": Traits(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=_SIGMOID),
         "glm4_moe": Traits(
             mtp_copies=True,
             qkv_bias="attention_bias",
@@ -532,9 +516,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             qk_norm="head",
             window_period=4,
             window_period_key=("sliding_window_pattern",),
-            experts=Experts(
-                number=("num_experts",), shared_count=("num_shared_experts",), correction="buffer"
-            ),
+            experts=Experts(number=("num_experts",), shared_count=("num_shared_experts",), correction="buffer"),
         ),
         "mimo": Traits(qkv_bias=True),
         "mimo_v2_flash": Traits(
@@ -589,9 +571,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
                 shared_name="shared_mlp",
             ),
         ),
-        "hy_v3": Traits(
-            qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=_SIGMOID
-        ),
+        "hy_v3": Traits(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=_SIGMOID),
         "laguna": Traits(
             qkv_bias="attention_bias",
             out_bias="attention_bias",
@@ -655,25 +635,17 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             out_bias="attention_bias",
             experts=_SIGMOID,
         ),
-        "glm_moe_dsa": Traits(
-            attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID
-        ),
+        "glm_moe_dsa": Traits(attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID),
         "glm4_moe_lite": Traits(
             attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID
         ),
-        "minicpm3": Traits(
-            qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", attention="mla"
-        ),
-        "sarvam_mla": Traits(
-            attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID
-        ),
+        "minicpm3": Traits(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", attention="mla"),
+        "sarvam_mla": Traits(attention="mla", qkv_bias="attention_bias", out_bias="attention_bias", experts=_SIGMOID),
         "axk1": Traits(
             attention="mla",
             qkv_bias="attention_bias",
             out_bias="attention_bias",
-            experts=Experts(
-                shared_count=("n_shared_experts",), correction="buffer", norm="post_mlp_layernorm"
-            ),
+            experts=Experts(shared_count=("n_shared_experts",), correction="buffer", norm="post_mlp_layernorm"),
         ),
         "mistral4": Traits(
             attention="mla",
@@ -727,9 +699,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         ),
         "minimax": Traits(
             state="lightning",
-            experts=Experts(
-                number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"
-            ),
+            experts=Experts(number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"),
         ),
         "kimi_linear": Traits(
             attention="mla",
@@ -903,6 +873,29 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "falcon": _FALCON,
         "RefinedWeb": _FALCON,
         "RefinedWebModel": _FALCON,
+        # -- layers that follow no common plan (kvbudget.model.special): what stands around them
+        "gemma3n_text": Traits(),
+        "gemma4_text": Traits(experts=Experts(number=("num_experts",))),
+        "deepseek_v4": Traits(experts=_SIGMOID),
+        "deepseek_ref": Traits(experts=_SIGMOID),
+        "minimax_m3": Traits(experts=_SIGMOID),
+        "minimax_m3_vl_text": Traits(experts=_SIGMOID),
+        "step3p5": Traits(experts=Experts(number=("moe_num_experts", "num_experts", "n_routed_experts"))),
+        "nemotron-nas": Traits(),
+        "openelm": Traits(
+            aliases=MappingProxyType(
+                {
+                    "hidden_size": "model_dim",
+                    "num_hidden_layers": "num_transformer_layers",
+                    "max_position_embeddings": "max_context_length",
+                    "tie_word_embeddings": "share_input_output_layers",
+                }
+            ),
+            prefix="transformer",
+        ),
+        "longcat_flash": Traits(experts=Experts(number=("n_routed_experts",))),
+        "zamba2": Traits(final_norm="final_layernorm"),
+        "recurrent_gemma": Traits(final_norm="final_norm"),
         # -- remote-code architectures that are served under their own names
         "baichuan": Traits(),
         "orion": Traits(norm="layer"),
@@ -1036,6 +1029,12 @@ ARCHITECTURE_TYPES: Mapping[str, str] = MappingProxyType(
         "GemmaForCausalLM": "gemma",
         "Gemma2ForCausalLM": "gemma2",
         "Gemma3ForCausalLM": "gemma3_text",
+        "Gemma3nForCausalLM": "gemma3n_text",
+        "Gemma4ForCausalLM": "gemma4_text",
+        "Llama4ForCausalLM": "llama4_text",
+        "Qwen3MoeForCausalLM": "qwen3_moe",
+        "Qwen3_5ForCausalLM": "qwen3_5_text",
+        "Qwen3_5MoeForCausalLM": "qwen3_5_moe_text",
         "Phi3ForCausalLM": "phi3",
         "DeepseekV3ForCausalLM": "deepseek_v3",
         "DeepseekV2ForCausalLM": "deepseek_v2",

@@ -182,10 +182,7 @@ _GGML_ROWS = (
 """The type's number in the file, its name in llama.cpp, values a block, bytes a block."""
 
 GGML_TYPES: Mapping[str, Format] = MappingProxyType(
-    {
-        name: Format(name=name, block_elems=elems, block_bytes=size, source=_GGML)
-        for _, name, elems, size in _GGML_ROWS
-    }
+    {name: Format(name=name, block_elems=elems, block_bytes=size, source=_GGML) for _, name, elems, size in _GGML_ROWS}
 )
 """Tensor types of GGUF files by llama.cpp's name; numbers 4, 5, 31-33 and 36-38 were withdrawn."""
 
@@ -229,9 +226,7 @@ class KvFormat(NamedTuple):
             InputError: The format holds no heads, or a head does not fill its groups.
         """
         if not self.per_head:
-            raise InputError(
-                f"--kv-cache-dtype {self.name} holds latent rows only; choose another for this model."
-            )
+            raise InputError(f"--kv-cache-dtype {self.name} holds latent rows only; choose another for this model.")
         size = self._row(head_dim, self.key_bits) + self.key_extra
         size += self._row(v_head_dim, self.value_bits) + self.value_extra
         return size + size % 2 if self.even else size
@@ -243,9 +238,7 @@ class KvFormat(NamedTuple):
             InputError: The format holds no latent rows, or not of this shape.
         """
         if not self.per_latent:
-            raise InputError(
-                f"--kv-cache-dtype {self.name} holds no latent rows; choose another for this model."
-            )
+            raise InputError(f"--kv-cache-dtype {self.name} holds no latent rows; choose another for this model.")
         if self.latent_bytes is None:
             return self._row(kv_lora_rank + qk_rope_head_dim, self.key_bits) + self.key_extra
         if (kv_lora_rank, qk_rope_head_dim) != DS_MLA_SHAPE:
@@ -500,7 +493,7 @@ WEIGHT_FORMATS: tuple[WeightFormat, ...] = (
         "4.5",
         "4 + 16/64 scale + 16/64 bias",
         "norms; embeddings and lm_head are packed too",
-        "Qwen3-14B exact",
+        "Qwen3-14B and the text part of Mistral-Small-4-119B exact",
         "mlx nn.quantize; transformers 5.24 metal_quantization.py",
     ),
     WeightFormat(

@@ -16,7 +16,7 @@ without bf16 (Volta, Turing) have none either.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from kvbudget.basis import Basis
 from kvbudget.errors import InputError
@@ -64,6 +64,7 @@ class Gpu:
     read_on: str
 
 
+@lru_cache(maxsize=256)
 def find_gpu(name: str) -> Gpu:
     """Return the accelerator that `name` means.
 

@@ -6,8 +6,10 @@ value. Source of every row unless it says otherwise: transformers 5.24, ``models
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _CLIP = {
     "hidden_size": 768,
@@ -156,6 +158,7 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "use_mean_pooling": True,
     },
     "kimi_k25_vision": {
+        "num_attention_heads": 16,
         "patch_size": 14,
         "pos_emb_height": 64,
         "pos_emb_width": 64,
@@ -171,6 +174,7 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     # vLLM 0.32, transformers_utils/configs/kimi_k3.py
     "kimi_k3_vision": {
+        "num_attention_heads": 12,
         "patch_size": 14,
         "pos_emb_height": 64,
         "pos_emb_width": 64,
@@ -187,6 +191,7 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     # vLLM 0.32, transformers_utils/configs/moonvit.py
     "moonvit": {
+        "num_attention_heads": 16,
         "patch_size": 14,
         "pos_emb_height": 64,
         "pos_emb_width": 64,
@@ -217,6 +222,7 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "subsampling_conv_channels": (128, 32),
         "conv_kernel_size": 5,
         "output_proj_dims": 1536,
+        "use_clipped_linears": True,
     },
     "gemma3n_vision": {"architecture": "mobilenetv5_300m_enc", "hidden_size": 2048, "vocab_size": 128},
     "gemma3n_audio": {
@@ -273,6 +279,14 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "qkv_bias": False,
         "mlp_bias": False,
     },
+    # vLLM 0.32, models/phi3v.py: _init_img_processor
+    "phi3_v_processor": {"layer_idx": -2},
+    # vLLM 0.32, models/nano_nemotron_vl.py: get_vit_model_from_radio_config
+    "radio": {"patch_size": 16, "video_temporal_patch_size": 1},
+    # vLLM 0.32, transformers_utils/configs/radio.py
+    "radio_args": {"cpe_max_size": 2048},
+    # vLLM 0.32, transformers_utils/configs/ovis.py
+    "visual_tokenizer": {"vocab_size": 16384, "hidden_stride": 1},
     # vLLM 0.32, transformers_utils/configs/deepseek_vl2.py
     "mlp_projector": {
         "projector_type": "downsample_mlp_gelu",
@@ -283,6 +297,37 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "downsample_ratio": 2,
     },
 }
+
+_LLAVA = {"vision_feature_layer": -2, "multimodal_projector_bias": True}
+_MERGED_PIXTRAL = {"vision_feature_layer": -1, "multimodal_projector_bias": False, "spatial_merge_size": 2}
+
+COMPOSITE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    # llava/model/llava_arch.py of the authors' repository: `mm_projector_type` defaults to linear
+    "llava": {**_LLAVA, "mm_vision_select_layer": -2, "mm_projector_type": "linear"},
+    "llavanext": _LLAVA,
+    "llavanextvideo": _LLAVA,
+    "llavaonevision": {**_LLAVA, "vision_feature_layer": -1},
+    "mistral3": _MERGED_PIXTRAL,
+    "lightonocr": _MERGED_PIXTRAL,
+    "paligemma": {"projection_dim": 2048},
+    "ayavision": {"downsample_factor": 2},
+    "cohere2vision": {"downsample_factor": 2, "alignment_intermediate_size": 36864},
+    "idefics3": {"scale_factor": 2},
+    "smolvlm": {"scale_factor": 2},
+    "minimaxm3vl": {"projector_hidden_size": 6144},
+    "minimaxm3sparse": {"projector_hidden_size": 6144},
+    "internvl": {"downsample_ratio": 0.5},
+    "fuyu": {"patch_size": 30, "num_channels": 3},
+    "ernie45vlmoe": {"use_temporal_conv": True},
+    "ernie45moevl": {"use_temporal_conv": True},
+    # vLLM 0.32, transformers_utils/configs/step3_vl.py
+    "step3vl": {"projector_bias": True},
+    # vLLM 0.32, transformers_utils/configs/ultravox.py
+    "ultravox": {"stack_factor": 8, "hidden_size": 4096, "projector_act": "swiglu"},
+    # published configs state it; the last layer is what an absent value can mean
+    "internvlchat": {"select_layer": -1},
+}
+"""Defaults of the outer config, by the family's name as `kvbudget.model.tower_readers` spells it."""
 
 _CLIP_LARGE_336 = {
     "hidden_size": 1024,
@@ -338,15 +383,18 @@ NAMED_ENCODERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {"width": 1152, "layers": 27, "mlp_dim": 4304, "image_size": 384, "patch_size": 14, "in_channels": 3},
     ),
     # vLLM 0.32, transformers_utils/configs/radio.py: VIT_TIMM_DIM_BY_NAME
-    "vit_small_patch16_224": ("radio", {"width": 384, "layers": 12, "mlp_dim": 1536}),
-    "vit_base_patch16_224": ("radio", {"width": 768, "layers": 12, "mlp_dim": 3072}),
-    "vit_large_patch16_224": ("radio", {"width": 1024, "layers": 24, "mlp_dim": 4096}),
-    "vit_huge_patch16_224": ("radio", {"width": 1280, "layers": 32, "mlp_dim": 5120}),
+    "vit_small_patch16_224": ("radio", {"width": 384, "layers": 12, "heads": 6, "mlp_dim": 1536}),
+    "vit_base_patch16_224": ("radio", {"width": 768, "layers": 12, "heads": 12, "mlp_dim": 3072}),
+    "vit_large_patch16_224": ("radio", {"width": 1024, "layers": 24, "heads": 16, "mlp_dim": 4096}),
+    "vit_huge_patch16_224": ("radio", {"width": 1280, "layers": 32, "heads": 16, "mlp_dim": 5120}),
 }
 """Encoders that a config names instead of describing: (kind, sizes)."""
 
 OPAQUE_ENCODERS: Mapping[str, int] = {"mobilenetv5_300m_enc": 294_126_912}
 """Parameters of encoders whose layers are not listed here. timm 1.0.31, on the meta device."""
+
+OVIS_INDICATORS = 5
+"""Tokens of Ovis' visual vocabulary that mark an image and have no logits. vLLM 0.32, models/ovis.py."""
 
 FIXED_ENCODERS: Mapping[str, Mapping[str, Any]] = {
     # vLLM 0.32, models/molmo.py: VisionBackboneConfig, VIT_LAYERS (two feature layers)
@@ -389,7 +437,8 @@ FIXED_ENCODERS: Mapping[str, Mapping[str, Any]] = {
         "num_attention_heads": 14,
         "num_key_value_heads": 2,
         "intermediate_size": 4864,
-        "queries": (144, 256),
+        "query_768": 144,
+        "query_1024": 256,
     },
 }
 """Encoders whose sizes are constants of the class that builds them, whatever the config says."""

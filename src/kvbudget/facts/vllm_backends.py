@@ -74,9 +74,7 @@ SOFTMAX: Mapping[str, Backend] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Backend(
-                "FLASH_ATTN", (16,), True, FP8, AMPERE, sinks=(9, 10), images=True, contexts=True, flash=True
-            ),
+            Backend("FLASH_ATTN", (16,), True, FP8, AMPERE, sinks=(9, 10), images=True, contexts=True, flash=True),
             Backend(
                 "FLASHINFER",
                 (16, 32, 64),
@@ -91,9 +89,7 @@ SOFTMAX: Mapping[str, Backend] = MappingProxyType(
             Backend("FLEX_ATTENTION", (16,), True, OWN, dtypes=ANY, images=True),
             Backend("TURBOQUANT", (16, 32, 64, 128), False, TURBO, window=False),
             # Two in one: Triton for images, the other for text.
-            Backend(
-                "TRITON_FLASH_ATTN", (16,), True, FP8, HOPPER, (256, 512), sinks=(9,), images=True, flash=True
-            ),
+            Backend("TRITON_FLASH_ATTN", (16,), True, FP8, HOPPER, (256, 512), sinks=(9,), images=True, flash=True),
             Backend("TRITON_FLASHINFER", (64,), False, E5M2, BLACKWELL, (256, 512), sinks=(10,), images=True),
         )
     }
@@ -151,6 +147,9 @@ INDEXER_BLOCK = 64
 
 BACKENDS_DECIDE: Version = (0, 18, 1)
 """Since then the chosen backend names the block size (platforms/interface.py, update_block_size_for_backend)."""
+
+FIRST_BACKEND_ONLY: Sequence[tuple[Version, bool]] = (((0, 0, 0), True), ((0, 31, 0), False))
+"""Only the first layer's backend is asked; since 0.31 all of them have to take the block."""
 
 _FLASH_FIRST = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT")
 _FLASHINFER_FIRST = ("FLASHINFER", "FLASH_ATTN", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT")
@@ -224,10 +223,40 @@ IMAGE_KEY_TYPES = frozenset({"gemma4", "gemma4_unified", "diffusion_gemma"})
 IMAGE_KEY = ("use_bidirectional_attention", "vision")
 """Key of the text config and its value that say so for `IMAGE_KEY_TYPES` (the same file)."""
 
+LATENT_TYPES = frozenset(
+    {
+        "axk1",
+        "bailing_hybrid",
+        "deepseek_v2",
+        "deepseek_v3",
+        "deepseek_v32",
+        "dots3_note",
+        "glm4_moe_lite",
+        "glm5_next",
+        "glm5_next_text",
+        "glm_moe_dsa",
+        "hy_v4",
+        "kimi_k2",
+        "kimi_linear",
+        "longcat_flash",
+        "pangu_ultra_moe",
+    }
+)
+"""Model types whose latent is cached as such; others cache the full key and value of every head, the value padded to the
+key's width (transformers_utils/model_arch_config_convertor.py, is_deepseek_mla)."""
+
 NOPE_HEADS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"FLASHINFER_MLA": (64, 128, 192), "FLASHINFER_MLA_SPARSE": (128, 192)}
 )
 """`qk_nope_head_dim` that a backend is made for (mla/flashinfer_mla.py, flashinfer_mla_sparse.py, supports_combination)."""
+
+KV_MAJORS: Mapping[str, tuple[int, ...]] = MappingProxyType({"nvfp4_ds_mla": (10,)})
+"""Compute capabilities (major) that a KV cache type is confined to (mla/flashmla_sparse.py, supports_combination)."""
+
+NATIVE_FP8: Mapping[str, Version] = MappingProxyType({"TRITON_ATTN": (0, 24, 0), "TRITON_MLA": (0, 26, 0)})
+NATIVE_FP8_FROM: Capability = (8, 9)
+"""Backends that refuse an FP8 cache on older cards after they were chosen, and since when (triton_attn.py,
+mla/triton_mla.py)."""
 
 SPARSE_TOPK: Mapping[str, int] = MappingProxyType({"FLASHINFER_MLA_SPARSE_SM120": 2048})
 """`index_topk` that a backend is made for (mla/flashinfer_mla_sparse.py)."""
@@ -264,7 +293,7 @@ FLASH_FP8_BLOCK: Sequence[tuple[Version, int]] = (((0, 0, 0), 0), ((0, 31, 0), 6
 """Version 4 on capability 9 reads an FP8 cache of such heads, in pages of this many tokens (flash_attn.py,
 _get_sm90_fa4_fp8_kv_block_size); 0 before it did."""
 
-# -- FlashInfer (v1/attention/backends/flashinfer.py)
+# -- what FlashInfer adds and excludes, all in v1/attention/backends/flashinfer.py
 
 LARGE_PAGES = (128, 256, 512, 1024)
 """Further blocks on capability 10 for grouped heads (get_supported_kernel_block_sizes)."""

@@ -41,6 +41,9 @@ KV_SINCE: Mapping[str, Version] = MappingProxyType(
 )
 """First version that knows a KV cache type (config/cache.py, CacheDType); the others are older than 0.8.5."""
 
+KV_BY_CHECKPOINT: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 14, 1), True))
+"""``auto`` is what the checkpoint declares (utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
+
 KV_BY_ARCHITECTURE: Sequence[tuple[Version, Mapping[tuple[str, int | None], Mapping[str, str]]]] = (
     ((0, 0, 0), {}),
     (
@@ -82,6 +85,10 @@ KV_BY_BACKEND: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Backend to what a KV cache type becomes for it (mla_attention.py, _canonicalize_sparse_mla_kv_cache_dtype)."""
+
+OWN_TYPE_ALWAYS = frozenset({"falcon", "RefinedWeb", "RefinedWebModel"})
+"""Model types whose attention keeps the model's own type whatever the flag says: it is made without the cache's settings
+(models/falcon.py, with rotary positions or ALiBi)."""
 
 BOUNDARY_LAYERS: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"), 2)
@@ -132,6 +139,10 @@ STATE_CHECKPOINTS: Sequence[tuple[Version, frozenset[str]]] = (
 """Kinds that hold one block more in aligned mode, for a checkpoint inside a prefill
 (layers/mamba/mamba_mixer2.py, get_kv_cache_spec)."""
 
+STATE_SPECULATIVE = frozenset({"mamba2", "gated_delta_net", "kda", "short_conv"})
+"""Kinds whose convolution, the tensors that are not split by their first axis, keeps a column more for each speculative
+token (layers/mamba/mamba_utils.py, MambaStateShapeCalculator)."""
+
 LATENT_STATE_ALIGNMENT: Sequence[tuple[Version, int]] = (
     ((0, 0, 0), 16),
     ((0, 11, 2), 64),
@@ -140,6 +151,9 @@ LATENT_STATE_ALIGNMENT: Sequence[tuple[Version, int]] = (
 )
 """Least multiple of the block of latent attention beside states (platforms/interface.py, _align_hybrid_block_size;
 before 0.20 models/config.py)."""
+
+STATES_ASK_BACKENDS: Version = (0, 20, 0)
+"""Since then blocks beside states are counted in the smallest block of the first backend (platforms/interface.py)."""
 
 WIDE_HEAD_ALIGNMENT: Sequence[tuple[Version, tuple[int, int, int]]] = (
     ((0, 0, 0), (0, 0, 16)),
@@ -223,6 +237,10 @@ NEED: Sequence[tuple[Version, str]] = (
 group times the largest group of the whole model, held against the smallest rank; the same for each rank; the blocks of all
 groups of each rank."""
 
+OVERRIDE_CHECKED: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 20, 2), True))
+"""`num_gpu_blocks_override` also stands for the memory that the check sees (v1/core/kv_cache_utils.py,
+get_kv_cache_configs)."""
+
 TOKENS: Sequence[tuple[Version, str]] = (
     ((0, 0, 0), "slots"),
     ((0, 9, 2), "groups"),
@@ -259,9 +277,7 @@ _NEEDED = (
 )
 _NEEDED_BEFORE = _NEEDED.replace("model's", "models's")
 _ESTIMATE = "Based on the available memory, the estimated maximum model length is {estimate}."
-_ADVICE = (
-    "Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
-)
+_ADVICE = "Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
 _ADVICE_CPU = (
     "Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing "
     "`max_model_len` when initializing the engine."

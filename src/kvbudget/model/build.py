@@ -44,7 +44,9 @@ def vector(
     buffer: bool = False,
 ) -> Weight:
     """Return a vector of `size` values: the scale of a norm (with its shift if `bias`), a gate, a decay."""
-    return Weight(name, group, size, bias=size if bias else 0, count=count, split=split, dtype=dtype, buffer=buffer)
+    return Weight(
+        name, group, size, bias=size if bias else 0, count=count, split=split, dtype=dtype, buffer=buffer
+    )
 
 
 def table(name: str, rows: int, width: int, *, group: Group = Group.EMBEDDINGS, count: int = 1) -> Weight:
@@ -52,7 +54,9 @@ def table(name: str, rows: int, width: int, *, group: Group = Group.EMBEDDINGS, 
     return Weight(name, group, rows, width, count=count)
 
 
-def vocabulary(name: str, group: Group, rows: int, width: int, *, bias: bool = False, linear: bool = False) -> Weight:
+def vocabulary(
+    name: str, group: Group, rows: int, width: int, *, bias: bool = False, linear: bool = False
+) -> Weight:
     """Return an embedding or an output head over the vocabulary; a head is `linear`, so a format may pack it."""
     return Weight(name, group, rows, width, bias=rows if bias else 0, linear=linear, split=Split.VOCAB)
 
@@ -68,7 +72,13 @@ def convolution(
     split: Split = Split.REPLICATED,
     count: int = 1,
 ) -> Weight:
-    """Return a convolution's weight; `kernel` is the product of the kernel's sides, `in_channels` those of one group."""
+    """Return a convolution's weight; `kernel` is the product of its sides, `in_channels` those of one group."""
     return Weight(
-        name, group, out_channels, in_channels * kernel, bias=out_channels if bias else 0, count=count, split=split
+        name,
+        group,
+        out_channels,
+        in_channels * kernel,
+        bias=out_channels if bias else 0,
+        count=count,
+        split=split,
     )

@@ -255,7 +255,8 @@ class Config:
             raise InputError(f"{self.name(key)} must be a list, found {_shown(value)}; check the config.")
         if len(value) < layers:
             raise InputError(
-                f"{self.name(key)} has {len(value)} entries for {layers} layers; one of the two is wrong, check the config."
+                f"{self.name(key)} has {len(value)} entries for {layers} layers, so one of the two is wrong; "
+                "check the config."
             )
         return tuple(value[:layers])
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.model.attention import indexer_layers, is_latent, latent_attention, norm, softmax_attention, switched
+from kvbudget.model.attention import (
+    indexer_layers,
+    is_latent,
+    latent_attention,
+    norm,
+    softmax_attention,
+    switched,
+)
 from kvbudget.model.build import linear, table, vector, vocabulary
 from kvbudget.model.config import MAX_LAYERS
 from kvbudget.model.feed_forward import dense_mlp, expert_layers, mixture
@@ -106,7 +113,9 @@ def read_decoder(c: Config, traits: Traits, *, tied: bool, labels: int | None = 
         if entry not in built:
             built[entry] = build_layer(c, traits, entry, window)
     layers = tuple(built[entry] for entry in plans)
-    return Decoder(layers=layers, outside=outside(c, traits, tied=tied, labels=labels), mtp=mtp_layers(c, traits))
+    return Decoder(
+        layers=layers, outside=outside(c, traits, tied=tied, labels=labels), mtp=mtp_layers(c, traits)
+    )
 
 
 def layer_count(c: Config) -> int:
@@ -157,10 +166,9 @@ def mixer_kinds(c: Config, traits: Traits, layers: int, window: int | None) -> t
     """
     if traits.attention == "none":
         return ("state",) * layers
-    for reader in (_listed_kinds, _mapped_kinds):
-        found = reader(c, traits, layers)
-        if found is not None:
-            return found
+    found = _listed_kinds(c, traits, layers) or _mapped_kinds(c, layers)
+    if found is not None:
+        return found
     if traits.state:
         return _state_kinds(c, traits, layers)
     return _window_kinds(c, traits, layers, window)
@@ -194,7 +202,7 @@ def _listed_kinds(c: Config, traits: Traits, layers: int) -> tuple[str, ...] | N
     return tuple(PATTERN_KINDS[letter] for letter in letters[:layers])
 
 
-def _mapped_kinds(c: Config, traits: Traits, layers: int) -> tuple[str, ...] | None:
+def _mapped_kinds(c: Config, layers: int) -> tuple[str, ...] | None:
     """Read the maps that single architectures use: 0/1 lists, layer numbers, periods."""
     pattern = c.per_layer("hybrid_layer_pattern", layers=layers)
     if pattern is not None:
@@ -255,7 +263,9 @@ def _window_kinds(c: Config, traits: Traits, layers: int, window: int | None) ->
 def _letter_kinds(c: Config, letters: str, key: str, layers: int) -> tuple[str, ...]:
     """Read a repeating pattern such as LLLG: L for local, G for global; the last layer is always global."""
     if not letters or set(letters) - {"L", "G"}:
-        raise InputError(f"{c.name(key)} must be a pattern of L and G, found {letters[:40]!r}; check the config.")
+        raise InputError(
+            f"{c.name(key)} must be a pattern of L and G, found {letters[:40]!r}; check the config."
+        )
     kinds = ["sliding" if letters[i % len(letters)] == "L" else "full" for i in range(layers)]
     kinds[-1] = "full"
     return tuple(kinds)
@@ -371,4 +381,3 @@ def outside(c: Config, traits: Traits, *, tied: bool, labels: int | None) -> tup
     elif head_bias:
         weights.append(vector("lm_head.bias", vocab, group=Group.HEAD))
     return tuple(weights)
-

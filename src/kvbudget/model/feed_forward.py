@@ -62,7 +62,9 @@ def dense_width(c: Config, traits: Traits) -> int:
     return c.dim(*traits.mlp_width)
 
 
-def dense_mlp(c: Config, traits: Traits, *, name: str = "mlp", width: int | None = None) -> tuple[Weight, ...]:
+def dense_mlp(
+    c: Config, traits: Traits, *, name: str = "mlp", width: int | None = None
+) -> tuple[Weight, ...]:
     """Return the weights of one dense MLP."""
     weights = gated_mlp(
         name,
@@ -193,7 +195,9 @@ def expert_layers(c: Config, traits: Traits, layers: int) -> tuple[bool, ...]:
     LFM2); `mlp_only_layers` with `decoder_sparse_step` (Qwen); `moe_layer_start_index`, `_end_index`, `_interval`
     (ERNIE); `expert_layer_period`, `_offset` (Jamba); `is_moe_layer` (EXAONE).
     """
-    if traits.experts is None or expert_count(c, traits.experts) <= 1:  # one expert is a dense MLP without a router
+    if (
+        traits.experts is None or expert_count(c, traits.experts) <= 1
+    ):  # one expert is a dense MLP without a router
         return (False,) * layers
     types = c.per_layer("mlp_layer_types", layers=layers)
     if types is not None:
@@ -216,13 +220,13 @@ def expert_layers(c: Config, traits: Traits, layers: int) -> tuple[bool, ...]:
         period, offset = c.count("expert_layer_period", minimum=1), c.count("expert_layer_offset")
         return tuple(i % period == offset for i in range(layers))
     first = c.integer("first_k_dense_replace", "num_dense_layers", "moe_first_k_dense") or 0
-    step = c.integer("moe_layer_freq", "decoder_sparse_step", minimum=0)
+    interval = c.integer("moe_layer_freq", "decoder_sparse_step", minimum=0)
     dense = set(c.integers("mlp_only_layers") or ())
     # DeepSeek counts the step from layer 0, Qwen from layer 1; both are 1 in every published config but a few.
     shift = 0 if frequency is not None else 1
-    if step == 0:
+    if interval == 0:
         return (False,) * layers
-    return tuple(i >= first and i not in dense and (i + shift) % (step or 1) == 0 for i in range(layers))
+    return tuple(i >= first and i not in dense and (i + shift) % (interval or 1) == 0 for i in range(layers))
 
 
 def _listed(c: Config, *keys: str) -> set[int] | None:

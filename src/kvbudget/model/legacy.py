@@ -38,7 +38,8 @@ def _falcon(c: Config, traits: Traits) -> Legacy:
     heads = c.dim("num_attention_heads")
     new = c.flag("new_decoder_architecture", default=c.has("n_head_kv"))
     if new:
-        names = ("ln_attn", "ln_mlp") if c.integer("num_ln_in_parallel_attn") != 1 else ("input_layernorm",)
+        single = c.integer("num_ln_in_parallel_attn") == 1
+        names: tuple[str, ...] = ("input_layernorm",) if single else ("ln_attn", "ln_mlp")
         kv_heads = c.integer("num_kv_heads", "n_head_kv", minimum=1) or heads
     else:
         names = ("input_layernorm",) if c.flag("parallel_attn", default=True) else traits.layer_norms
@@ -123,7 +124,9 @@ LEGACY: Mapping[str, Callable[[Config, Traits], Legacy]] = {
 def modernise(model_type: str, c: Config, traits: Traits) -> tuple[Config, Traits]:
     """Return the config with common key names, and the traits that its switches change."""
     added: dict[str, Any] = {
-        common: c.data[own] for common, own in traits.aliases.items() if own in c.data and common not in c.data
+        common: c.data[own]
+        for common, own in traits.aliases.items()
+        if own in c.data and common not in c.data
     }
     defaults = {common: c.defaults[own] for common, own in traits.aliases.items() if own in c.defaults}
     if added or defaults:

@@ -2,8 +2,7 @@
 
 Weights are those of transformers 5.24 (models/*/modeling_*.py), named as checkpoints name them. States are
 those that vLLM 0.32 keeps (vllm/model_executor/layers/mamba/mamba_utils.py, MambaStateShapeCalculator and
-MambaStateDtypeCalculator): a convolution keeps one column less than its kernel. A speculative token adds a
-column to it, which is not counted here.
+MambaStateDtypeCalculator): a convolution keeps one column less than its kernel.
 
 Known difference: vLLM pads the fused input projection of a full-rank KDA to 16 rows a rank, at most 15 rows a
 layer.
@@ -45,37 +44,51 @@ class Mixer:
     weights: tuple[Weight, ...]
 
 
-def state_bytes(state: RecurrentState, model_dtype_bytes: int, tensor_parallel_size: int = 1) -> int:
+def state_bytes(
+    state: RecurrentState,
+    model_dtype_bytes: int,
+    tensor_parallel_size: int = 1,
+    num_speculative_tokens: int = 0,
+) -> int:
     """Return the bytes of one request's state in one layer on one GPU, padding to a page not included.
 
-    The split axis of each tensor is divided by the ranks. The groups of Mamba-2 (`StateTensor.groups`) are
-    divided if they divide; a single group is copied to every rank.
+    The split axis of each tensor is divided by the ranks. The groups of Mamba-2 (`StateTensor.groups`) are divided if
+    they divide; a single group is copied to every rank.
 
     Args:
         state: The state of one layer.
         model_dtype_bytes: Bytes a value of the type that the model runs in.
         tensor_parallel_size: Tensor-parallel ranks.
+        num_speculative_tokens: Tokens that a draft proposes in a step; each adds a column to a convolution's state.
 
     Raises:
         InputError: The state does not divide over so many ranks, which vLLM refuses too.
 
-    Source: vllm/model_executor/layers/mamba/mamba_utils.py, extra_groups_for_head_shards, and
-    v1/kv_cache_interface.py, MambaSpec.state_content_size_bytes, 0.32.
+    Source: vllm/model_executor/layers/mamba/mamba_utils.py, extra_groups_for_head_shards, and v1/kv_cache_interface.py,
+    MambaSpec.state_content_size_bytes, 0.32.
     """
-    return sum(_tensor_bytes(tensor, model_dtype_bytes, tensor_parallel_size) for tensor in state.tensors)
+    columns = 0 if state.kind in FIXED_COLUMNS else num_speculative_tokens
+    return sum(_tensor_bytes(tensor, model_dtype_bytes, tensor_parallel_size, columns) for tensor in state.tensors)
 
 
-def _tensor_bytes(tensor: StateTensor, model_dtype_bytes: int, ranks: int) -> int:
+FIXED_COLUMNS = frozenset({"mamba1", "rg_lru"})
+"""Mixers whose convolution keeps no column for a speculative token (MambaStateShapeCalculator.mamba1_state_shape)."""
+
+
+def _tensor_bytes(tensor: StateTensor, model_dtype_bytes: int, ranks: int, more_columns: int) -> int:
     width = STATE_DTYPE_BYTES[tensor.dtype] if tensor.dtype else model_dtype_bytes
-    parts = tensor.groups or tensor.shape[tensor.split]
+    values = prod(tensor.shape)
+    if tensor.split == 1:  # a convolution's state: columns x channels
+        values += more_columns * tensor.shape[1]
     if tensor.groups == 1:
-        return prod(tensor.shape) * width
+        return values * width
+    parts = tensor.groups or tensor.shape[tensor.split]
     if parts % ranks:
         raise InputError(
             f"A state of {parts} {'groups' if tensor.groups else 'heads or channels'} does not divide over "
             f"tensor_parallel_size {ranks}; choose a size that divides it."
         )
-    return prod(tensor.shape) // ranks * width
+    return values // ranks * width
 
 
 def _state_dtype(c: Config, key: str, default: str | None = None) -> str | None:
@@ -282,11 +295,9 @@ def mamba2(c: Config, *, name: str = "") -> Mixer:
     head_dim = _mamba2_head_dim(c, keys, heads, hidden)
     width = heads * head_dim
     state = c.dim(*keys.state) if not keys.expand else c.count(*keys.state, minimum=1)
-    groups = 1 if not _spelled(c, keys.groups[-1]) else c.count(*keys.groups, minimum=1, maximum=MAX_HEADS)
+    groups = c.count(*keys.groups, minimum=1, maximum=MAX_HEADS)
     if heads % groups:
-        raise InputError(
-            f"{c.name(keys.groups[-1])} {groups} does not divide {keys.heads} {heads}; check the config."
-        )
+        raise InputError(f"{c.name(keys.groups[-1])} {groups} does not divide {keys.heads} {heads}; check the config.")
     kernel = c.count(*keys.kernel, minimum=1, maximum=MAX_KERNEL)
     conv_bias = c.flag(*keys.conv_bias, default=True) if keys.conv_bias else True
     bias = c.flag(keys.bias)
@@ -317,9 +328,7 @@ def mamba2(c: Config, *, name: str = "") -> Mixer:
     tensors = (
         StateTensor(shape=(kernel - 1, width), split=1),
         StateTensor(shape=(kernel - 1, shared), split=1, groups=groups),
-        StateTensor(
-            shape=(heads, head_dim, state), split=0, dtype=_state_dtype(c, key, default) if key else None
-        ),
+        StateTensor(shape=(heads, head_dim, state), split=0, dtype=_state_dtype(c, key, default) if key else None),
     )
     return Mixer((RecurrentState(kind="mamba2", tensors=tensors),), tuple(weights))
 
@@ -339,8 +348,7 @@ def _mamba2_head_dim(c: Config, keys: Mamba2Keys, heads: int, hidden: int) -> in
     head_dim = width // heads if explicit in (None, "auto") else c.checked(explicit, keys.head_dim, minimum=1)
     if head_dim * heads != width:
         raise InputError(
-            f"{c.name(keys.heads)} {heads} heads of {head_dim} do not make a width of {width}; "
-            "check the config."
+            f"{c.name(keys.heads)} {heads} heads of {head_dim} do not make a width of {width}; check the config."
         )
     return head_dim
 
@@ -425,9 +433,7 @@ def _delta_sizes(c: Config) -> tuple[int, int, int, int]:
     return key_heads, c.dim("linear_key_head_dim"), value_heads, c.dim("linear_value_head_dim")
 
 
-def _delta_net(
-    c: Config, projections: tuple[tuple[str, int], ...], *, name: str, out: str, norm: str
-) -> Mixer:
+def _delta_net(c: Config, projections: tuple[tuple[str, int], ...], *, name: str, out: str, norm: str) -> Mixer:
     key_heads, key_dim, value_heads, value_dim = _delta_sizes(c)
     hidden, values = c.dim("hidden_size"), value_heads * value_dim
     channels = 2 * key_heads * key_dim + values
@@ -443,9 +449,7 @@ def _delta_net(
     )
     tensors = (
         StateTensor(shape=(kernel - 1, channels), split=1),
-        StateTensor(
-            shape=(value_heads, value_dim, key_dim), split=0, dtype=_state_dtype(c, "mamba_ssm_dtype")
-        ),
+        StateTensor(shape=(value_heads, value_dim, key_dim), split=0, dtype=_state_dtype(c, "mamba_ssm_dtype")),
     )
     return Mixer((RecurrentState(kind="gated_delta_net", tensors=tensors),), weights)
 
@@ -475,9 +479,7 @@ def kda(c: Config) -> Mixer:
     name, group, hidden, width = "self_attn", Group.STATE, c.dim("hidden_size"), heads * head_dim
     column = Split.COLUMN
     weights = [linear(f"{name}.{part}_proj", group, hidden, width, split=column) for part in "qkv"]
-    weights += [
-        Weight(f"{name}.{part}_conv1d", group, width, kernel, split=column, dtype="float32") for part in "qkv"
-    ]
+    weights += [Weight(f"{name}.{part}_conv1d", group, width, kernel, split=column, dtype="float32") for part in "qkv"]
     weights += [
         linear(f"{name}.f_a_proj", group, hidden, head_dim),
         linear(f"{name}.f_b_proj", group, head_dim, width, split=column),
@@ -600,6 +602,10 @@ def rg_lru(c: Config) -> Mixer:
     name, group, hidden = "temporal_block", Group.STATE, c.dim("hidden_size")
     heads = c.dim("num_attention_heads", maximum=MAX_HEADS)
     width = c.integer("lru_width", minimum=1) or hidden
+    if width % heads:
+        raise InputError(
+            f"{c.name('lru_width')} {width} is not a multiple of num_attention_heads {heads}; check the config."
+        )
     block = width // heads
     kernel = c.count("conv1d_width", minimum=1, maximum=MAX_KERNEL)
     gates = ("input_gate", "recurrent_gate")
@@ -610,9 +616,7 @@ def rg_lru(c: Config) -> Mixer:
         convolution(f"{name}.conv_1d", group, width, 1, kernel, bias=True, split=Split.COLUMN),
         vector(f"{name}.rg_lru.recurrent_param", width, group=group, split=Split.COLUMN),
         *(
-            Weight(
-                f"{name}.rg_lru.{gate}", group, heads * block, block, bias=heads * block, split=Split.COLUMN
-            )
+            Weight(f"{name}.rg_lru.{gate}", group, heads * block, block, bias=heads * block, split=Split.COLUMN)
             for gate in gates
         ),
     )

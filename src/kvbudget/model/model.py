@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.model.shapes import Group, Layer, Tower, Weight
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kvbudget.model.quantization import Recipe
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
@@ -81,6 +83,33 @@ class Model:
         return read_model(
             config, name=name, source=source, hf_quant_config=hf_quant_config, quantize_config=quantize_config
         )
+
+    @staticmethod
+    def from_pretrained(reference: str) -> Model:
+        """Return the model in a folder or a `config.json`, or under a name of the built-in catalogue.
+
+        Args:
+            reference: ``./folder``, ``path/to/config.json``, ``llama-3.1-8b`` or a hub id that the catalogue holds.
+
+        Raises:
+            AccessError: A hub id that is not in the catalogue.
+            InputError: No such file, or a broken one.
+            CannotTell: The architecture or a key is not known.
+        """
+        from kvbudget.hub import load_model  # noqa: PLC0415 - reading files is the hub's, one room to the right
+
+        return load_model(reference)
+
+    @staticmethod
+    def from_gguf(path: str) -> Model:
+        """Return the model in a GGUF file; this version refuses it and says what to give instead.
+
+        Raises:
+            InputError: Always, until GGUF headers are read.
+        """
+        from kvbudget.hub import load_path  # noqa: PLC0415
+
+        return load_path(Path(path), name=path)
 
     def weights(self) -> Iterator[tuple[int | None, str, Weight]]:
         """Yield (layer number, module path, weight) of the base model: outside, layers, towers; not MTP.

@@ -9,10 +9,10 @@ its own; here both sides drop the leading wrappers (`WRAPPERS`) and use one word
   include what is below: ``mlp.gate`` matches ``model.layers.3.mlp.gate``, not ``mlp.gate_proj``;
 * in compressed-tensors a plain entry names one module and nothing below;
 * an entry that starts with ``re:`` is a regular expression, matched from the start of the path;
-* an entry with ``*`` is a shell pattern over the whole path (ModelOpt);
+* an entry with ``*`` is a shell pattern over the whole path, or over that of a module above;
 * GPTQ's and AWQ's lists hold substrings of the path;
-* the experts of a layer share one scheme: an entry for expert 0, for the fused projection or for ``experts``
-  itself speaks for all of them, and ``qkv_proj`` speaks for q, k and v;
+* the experts of a layer share one scheme: an entry for one of them, for their fused projection or for
+  ``experts`` itself speaks for all, and ``qkv_proj`` speaks for q, k and v;
 * a list that names any part of a vision or audio tower speaks of the whole tower.
 
 Sources: vLLM 0.32, model_executor/layers/quantization/utils/quant_utils.py (is_layer_skipped),
@@ -30,6 +30,13 @@ from kvbudget.model.shapes import Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+MAX_EXPRESSION = 2000
+MAX_EXPRESSIONS = 20_000
+"""Published lists have patterns of some hundred characters and some thousand entries."""
+
+_NESTED_QUANTIFIER = re.compile(r"\([^()]*[+*][^()]*\)\s*[+*{]")
+"""A repeated group that repeats inside, whose matching may take exponential time."""
 
 WRAPPERS = frozenset({"model", "language_model", "text_model", "backbone", "transformer", "llm", "thinker"})
 """Leading parts of a path that name no part of the decoder."""
@@ -91,6 +98,12 @@ def _expert_forms(parts: list[str]) -> list[list[str]]:
     module, rest = parts[:end], parts[end:]
     rest = rest[1:] if rest and rest[0].isdigit() else rest
     return [[*module, "0", *rest], [*module, *rest], module]
+
+
+def _first_expert(parts: list[str]) -> list[str]:
+    """Return the path in expert 0 of a path in any of them."""
+    end = parts.index("experts") + 1 if "experts" in parts else len(parts)
+    return [*parts[:end], "0", *parts[end + 1 :]] if parts[end : end + 1] and parts[end].isdigit() else parts
 
 
 class Module:
@@ -166,19 +179,17 @@ class Names:
         substrings: list[str] = []
         towers: set[Group] = set()
         for entry in entries:
-            towers.update(
-                group for group, words in TOWER_WORDS.items() if any(word in entry for word in words)
-            )
+            towers.update(group for group, words in TOWER_WORDS.items() if any(word in entry for word in words))
             if entry.startswith("re:"):
                 regexes.append(entry.removeprefix("re:"))
                 continue
-            for name in _variants(".".join(_canonical(entry))):
+            for name in _variants(".".join(_first_expert(_canonical(entry)))):
                 if any(sign in name for sign in _WILD):
                     # Most patterns are a path and a star; a set of starts is faster than an expression.
                     if name.endswith("*") and "." in name and not any(sign in name[:-1] for sign in _WILD):
                         prefixes.setdefault(len(name) - 1, set()).add(name[:-1])
                     else:
-                        globs.append(name)
+                        globs += (name,) if name.endswith("*") else (name, f"{name}.*")
                 elif kind == "substring":
                     substrings.append(entry)
                 elif kind == "whole" or any(part.isdigit() for part in name.split(".")):
@@ -246,6 +257,10 @@ def _compiled(expressions: list[str], key: str) -> tuple[re.Pattern[str], ...]:
     """
     if not expressions:
         return ()
+    if len(expressions) > MAX_EXPRESSIONS or any(
+        len(text) > MAX_EXPRESSION or _NESTED_QUANTIFIER.search(text) for text in expressions
+    ):
+        raise InputError(f"{key} holds patterns that could take forever to match; list the modules by name instead.")
     try:
         return (re.compile("|".join(f"(?:{text})" for text in expressions)),)
     except (re.error, OverflowError, RecursionError):
@@ -253,6 +268,4 @@ def _compiled(expressions: list[str], key: str) -> tuple[re.Pattern[str], ...]:
     try:
         return tuple(map(re.compile, expressions))
     except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(
-            f"{key} holds a pattern that is no regular expression ({error}); check the config."
-        ) from None
+        raise InputError(f"{key} holds a pattern that is no regular expression ({error}); check the config.") from None

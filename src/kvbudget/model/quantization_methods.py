@@ -113,9 +113,7 @@ def _group_size(c: Config, *, default: int | None = None) -> int:
     return c.count("group_size", "q_group_size", minimum=1, maximum=MAX_GROUP)
 
 
-def _kept(
-    c: Config, *keys: str, kind: Literal["module", "whole", "substring"] = "module"
-) -> tuple[Rule, ...]:
+def _kept(c: Config, *keys: str, kind: Literal["module", "whole", "substring"] = "module") -> tuple[Rule, ...]:
     """Return the rule that keeps the modules of a list unquantized; none without a list."""
     entries = _strings(c, *keys)
     return (Rule(scheme=None, names=Names(entries, key=c.name(keys[0]), kind=kind)),) if entries else ()
@@ -135,9 +133,7 @@ def _packed(bits: int, *, word_bits: int = 32, across_words: bool = True) -> For
     (compressed-tensors).
     """
     if word_bits % bits == 0 or not across_words:
-        return Format(
-            name=f"int{bits}", block_elems=word_bits // bits, block_bytes=word_bits // 8, source=_SOURCE
-        )
+        return Format(name=f"int{bits}", block_elems=word_bits // bits, block_bytes=word_bits // 8, source=_SOURCE)
     return Format(name=f"int{bits}", block_elems=word_bits, block_bytes=bits * word_bits // 8, source=_SOURCE)
 
 
@@ -146,9 +142,7 @@ _NIBBLES = Format(name="4-bit", block_elems=2, block_bytes=1, source=_SOURCE)
 
 MXFP4 = Scheme(name="MXFP4", values=_NIBBLES, columns=32, scale_bytes=1, in_multiple=32)
 MXFP8 = Scheme(name="MXFP8", values=_BYTE, columns=32, scale_bytes=1, in_multiple=32)
-NVFP4 = Scheme(
-    name="NVFP4", values=_NIBBLES, columns=16, scale_bytes=1, matrix_bytes=2 * FLOAT32_BYTES, in_multiple=16
-)
+NVFP4 = Scheme(name="NVFP4", values=_NIBBLES, columns=16, scale_bytes=1, matrix_bytes=2 * FLOAT32_BYTES, in_multiple=16)
 FP8_TENSOR = Scheme(name="FP8 per tensor", values=_BYTE, rows=0, matrix_bytes=FLOAT32_BYTES)
 FP8_CHANNEL = Scheme(name="FP8 per channel", values=_BYTE)
 
@@ -261,9 +255,7 @@ def _read_fp8(found: Section) -> Recipe:
     elif len(blocks) == 2:  # noqa: PLR2004 - rows and columns
         scheme = _fp8_blocks(blocks[0], blocks[1], scale_bytes=1 if expert_dtype == "fp4" else FLOAT32_BYTES)
     else:
-        raise InputError(
-            f"{c.name('weight_block_size')} must be two integers, found {len(blocks)}; check the config."
-        )
+        raise InputError(f"{c.name('weight_block_size')} must be two integers, found {len(blocks)}; check the config.")
     rules = _kept(c, "ignored_layers") or _kept(c, "modules_to_not_convert")
     describes = scheme.name
     if expert_dtype == "fp4" or c.text("store_dtype") == "mxfp4":
@@ -274,6 +266,7 @@ def _read_fp8(found: Section) -> Recipe:
         method="fp8",
         describes=describes,
         scheme=scheme,
+        groups=BODY | TOWERS,
         never=FIXED | {Group.HEAD},
         rules=rules,
     )
@@ -298,6 +291,7 @@ def _read_fbgemm_fp8(found: Section) -> Recipe:
         method="fbgemm_fp8",
         describes=f"{FP8_CHANNEL.name}, float32 scales",
         scheme=FP8_CHANNEL,
+        groups=BODY | TOWERS,
         never=FIXED | {Group.HEAD},
         rules=_kept(found.config, "modules_to_not_convert"),
     )
@@ -336,9 +330,7 @@ def _read_bitsandbytes(found: Section) -> Recipe | None:
     c = found.config
     eight, four = c.flag("load_in_8bit", "_load_in_8bit"), c.flag("load_in_4bit", "_load_in_4bit")
     if eight and four:
-        raise InputError(
-            f"{c.name('load_in_8bit')} and load_in_4bit are both true; only one can be, check the config."
-        )
+        raise InputError(f"{c.name('load_in_8bit')} and load_in_4bit are both true; only one can be, check the config.")
     if not eight and not four:
         return None
     if eight:
@@ -425,9 +417,7 @@ def _ct_groups(groups: Config) -> Iterator[Config]:
     """Yield the groups about weights; those that target attention modules are about the KV cache."""
     for key in groups.data:
         group = groups.sub(key)
-        if group is not None and not all(
-            name.endswith("Attention") for name in _strings(group, "targets") or ()
-        ):
+        if group is not None and not all(name.endswith("Attention") for name in _strings(group, "targets") or ()):
             yield group
 
 
@@ -456,9 +446,7 @@ def _ct_scheme(c: Config, group: Config) -> Scheme | None:
     scale = weights.text("scale_dtype")
     kind = "FP" if weights.text("type") == "float" else "INT"
     return Scheme(
-        name=f"{kind}{bits} {where}"
-        if packed or bits == _BYTE.bits
-        else f"{kind}{bits} in whole bytes {where}",
+        name=f"{kind}{bits} {where}" if packed or bits == _BYTE.bits else f"{kind}{bits} in whole bytes {where}",
         values=_packed(bits, across_words=False) if packed else _BYTE,
         rows=rows,
         columns=span,
@@ -571,8 +559,7 @@ def _modelopt_layers(c: Config) -> tuple[tuple[Rule, ...], str]:
             algorithm = (entry.text("quant_algo") or "").upper()
             modules.setdefault(_modelopt_scheme(entry, algorithm), []).append(name)
     rules = tuple(
-        Rule(scheme=scheme, names=Names(names, key=c.name("quantized_layers")))
-        for scheme, names in modules.items()
+        Rule(scheme=scheme, names=Names(names, key=c.name("quantized_layers"))) for scheme, names in modules.items()
     )
     return rules, " and ".join(dict.fromkeys(scheme.name for scheme in modules))
 
@@ -621,9 +608,7 @@ def _read_mlx(found: Section) -> Recipe:
         scheme=scheme,
         groups=BODY | TOWERS | {Group.HEAD, Group.EMBEDDINGS},
         never=frozenset({Group.NORMS}),
-        rules=tuple(
-            Rule(scheme=each, names=Names(names, key=c.path.rstrip("."))) for each, names in own.items()
-        ),
+        rules=tuple(Rule(scheme=each, names=Names(names, key=c.path.rstrip("."))) for each, names in own.items()),
     )
 
 

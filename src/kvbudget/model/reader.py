@@ -13,14 +13,14 @@ from kvbudget.facts.architectures import ARCHITECTURE_TYPES, SAME_AS, TEXT_TYPES
 from kvbudget.facts.class_defaults import CLASS_DEFAULTS
 from kvbudget.model.attention import ATTENTION_KEYS
 from kvbudget.model.config import MAX_DIM, Config
-from kvbudget.model.decoder import Decoder, read_decoder
+from kvbudget.model.decoder import Decoder, outside, read_decoder
 from kvbudget.model.feed_forward import active_experts, expert_count
 from kvbudget.model.legacy import modernise
 from kvbudget.model.model import Model
-from kvbudget.model.shapes import Tower
 
 if TYPE_CHECKING:
     from kvbudget.model.quantization import Recipe
+    from kvbudget.model.shapes import Tower
 
 TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Where multimodal configs keep the language model's part."""
@@ -41,7 +41,7 @@ TOWER_KEYS = (
 UNKNOWN_PARTS = ("latent_attention_config",)
 """Keys of parts that add weights nobody here has counted."""
 
-QUANTIZATION_KEYS = ("quantization_config", "quantization", "compression_config")
+QUANTIZATION_KEYS = ("quantization_config", "quantization", "compression_config", "quantization_bit")
 
 POSITION_KEYS = (
     "max_position_embeddings",
@@ -56,6 +56,31 @@ POSITION_KEYS = (
 """Spellings of the longest context (vllm/config/model.py, _get_and_verify_max_len, 0.32)."""
 
 MAX_NESTING = 4
+
+ENCODER_DECODERS = frozenset(
+    {"t5", "mt5", "umt5", "bart", "mbart", "whisper", "m2m_100", "pegasus", "mllama_text_model"}
+)
+"""Model types whose decoder attends to an encoder."""
+
+SPECIAL_TYPES = frozenset(
+    {
+        "gemma3n_text",
+        "gemma4_text",
+        "deepseek_v4",
+        "deepseek_ref",
+        "minimax_m3",
+        "minimax_m3_vl_text",
+        "step3p5",
+        "step3p7_text",
+        "kimi_linear",
+        "nemotron-nas",
+        "openelm",
+        "longcat_flash",
+        "zamba2",
+        "recurrent_gemma",
+    }
+)
+"""Model types whose layers follow no common plan (`kvbudget.model.special`)."""
 
 DEFAULT_LABELS = 2
 """Classes of a classifier whose config does not name them (transformers 5.24, configuration_utils.py)."""
@@ -76,34 +101,69 @@ def read_model(
     c, model_type, top_type = text_part(top)
     architecture = _architecture(top)
     if model_type in ENCODER_DECODERS:
-        return _encoder_decoder(c, top, model_type, architecture, name, source)
-    traits = _traits(c, model_type)
-    c, traits = modernise(SAME_AS.get(model_type, model_type), c, traits)
-    tied = _tied(c, top, model_type, traits)
-    decoder = read_decoder(c, traits, tied=tied, labels=_labels(top, architecture, model_type))
+        parts = _encoder_decoder(c, top)
+    else:
+        parts = _decoder(c, top, model_type, top_type, architecture)
     return Model(
         name=name or _own_name(config),
         source=source,
         model_type=model_type,
         architecture=architecture,
-        layers=decoder.layers,
-        outside=decoder.outside,
-        towers=_towers(top, c, top_type, architecture),
-        mtp=decoder.mtp,
-        prefix=f"{traits.prefix}.{traits.block}",
-        hidden_size=c.dim("hidden_size"),
-        vocab_size=c.dim("vocab_size"),
-        num_attention_heads=c.integer(*ATTENTION_KEYS) or 0,
-        max_position_embeddings=longest_context(c),
-        default_model_len=_default_length(c),
-        tied=tied,
-        num_experts=expert_count(c, traits.experts) if traits.experts else 0,
-        num_experts_per_tok=(active_experts(c) or 0) if traits.experts else 0,
         dtype=_dtype(c, top),
         quantization=_recipe(config, hf_quant_config, quantize_config),
         assumptions=tuple(dict.fromkeys((key, value) for key, value in top.assumed)),
         config=config,
+        **parts,
     )
+
+
+def _decoder(c: Config, top: Config, model_type: str, top_type: str, architecture: str) -> dict[str, Any]:
+    """Return the parts of a decoder-only model, with its towers if it has any."""
+    canonical = SAME_AS.get(model_type, model_type)
+    traits = _traits(c, canonical)
+    c, traits = modernise(canonical, c, traits)
+    tied = _tied(c, top, canonical, traits)
+    labels = _labels(top, architecture, canonical)
+    if canonical in SPECIAL_TYPES:
+        from kvbudget.model.special import SPECIAL  # noqa: PLC0415 - few models need it
+
+        layers, more = SPECIAL[canonical](c)
+        decoder = Decoder(layers=layers, outside=(*outside(c, traits, tied=tied, labels=labels), *more))
+    else:
+        decoder = read_decoder(c, traits, tied=tied, labels=labels)
+    return {
+        "layers": decoder.layers,
+        "outside": decoder.outside,
+        "towers": _towers(top, c, top_type, architecture),
+        "mtp": decoder.mtp,
+        "prefix": f"{traits.prefix}.{traits.block}",
+        "hidden_size": c.dim("hidden_size"),
+        "vocab_size": c.dim("vocab_size"),
+        "num_attention_heads": c.integer(*ATTENTION_KEYS) or 0,
+        "max_position_embeddings": longest_context(c),
+        "default_model_len": _default_length(c),
+        "tied": tied,
+        "num_experts": expert_count(c, traits.experts) if traits.experts else 0,
+        "num_experts_per_tok": (active_experts(c) or 0) if traits.experts else 0,
+    }
+
+
+def _encoder_decoder(c: Config, top: Config) -> dict[str, Any]:
+    """Return the parts of a model with a decoder that attends to an encoder."""
+    from kvbudget.model.encoder_decoder import read_encoder_decoder  # noqa: PLC0415 - few models need it
+
+    read = read_encoder_decoder(c, top)
+    return {
+        "layers": read.layers,
+        "outside": read.outside,
+        "towers": read.towers,
+        "prefix": read.prefix,
+        "hidden_size": read.hidden_size,
+        "vocab_size": read.vocab_size,
+        "num_attention_heads": read.num_attention_heads,
+        "max_position_embeddings": read.max_position_embeddings,
+        "tied": read.tied,
+    }
 
 
 def text_part(top: Config) -> tuple[Config, str, str]:
@@ -119,10 +179,7 @@ def text_part(top: Config) -> tuple[Config, str, str]:
         if nested is None:
             break
         c = c.sub(nested) or c
-    if c is top:
-        own = top_type
-    else:
-        own = c.text("model_type") or _from_architectures(c) or ""
+    own = top_type if c is top else _model_type(c)
     model_type = TEXT_TYPES.get(own or top_type, own or top_type)
     if not model_type:
         raise CannotTell(
@@ -150,7 +207,7 @@ def _architecture(c: Config) -> str:
 
 
 def _traits(c: Config, model_type: str) -> Traits:
-    traits = TRAITS.get(SAME_AS.get(model_type, model_type))
+    traits = TRAITS.get(model_type)
     if traits is None:
         raise CannotTell(
             f"Model type {model_type!r} is not known to this version of kvbudget, so which layers keep a KV cache "
@@ -169,14 +226,23 @@ def _tied(c: Config, top: Config, model_type: str, traits: Traits) -> bool:
     for config in (top, c):
         if config.has("tie_word_embeddings"):
             return config.flag("tie_word_embeddings")
-    canonical = SAME_AS.get(model_type, model_type)
-    if canonical in CLASS_DEFAULTS:
-        return bool(CLASS_DEFAULTS[canonical].get("tie_word_embeddings", False))
+    if model_type in CLASS_DEFAULTS:
+        return bool(CLASS_DEFAULTS[model_type].get("tie_word_embeddings", False))
     return traits.tied
 
 
 UNSCALED_ROPE = frozenset(
-    {"default", "su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling", "mrope", "proportional"}
+    {
+        "default",
+        "su",
+        "longrope",
+        "llama3",
+        "yarn",
+        "deepseek_yarn",
+        "deepseek_llama_scaling",
+        "mrope",
+        "proportional",
+    }
 )
 """Rope types whose `max_position_embeddings` is already the scaled length."""
 
@@ -223,7 +289,7 @@ def _labels(top: Config, architecture: str, model_type: str) -> int | None:
 
     Remote-code classes name themselves as they like, so only classes of transformers are read by their suffix.
     """
-    if SAME_AS.get(model_type, model_type) not in CLASS_DEFAULTS:
+    if model_type not in CLASS_DEFAULTS:
         return None
     if architecture.endswith("ForSequenceClassification"):
         names = top.data.get("id2label")
@@ -267,19 +333,9 @@ def _towers(top: Config, text: Config, top_type: str, architecture: str) -> tupl
             "guess; give the checkpoint's headers or update kvbudget.",
             key=unknown,
         )
-    announced = top_type in TEXT_TYPES and not architecture.endswith("ForCausalLM")
+    announced = top_type in TEXT_TYPES and ARCHITECTURE_TYPES.get(architecture, top_type) in TEXT_TYPES
     if not text.path and not announced and not any(top.data.get(key) is not None for key in TOWER_KEYS):
         return ()
     from kvbudget.model.towers import read_towers  # noqa: PLC0415 - only multimodal models pay for it
 
     return read_towers(top, text.dim("hidden_size"))
-
-
-ENCODER_DECODERS = frozenset({"t5", "mt5", "umt5", "bart", "mbart", "whisper", "m2m_100", "pegasus", "mllama_text_model"})
-
-
-def _encoder_decoder(c: Config, top: Config, model_type: str, architecture: str, name: str, source: str) -> Model:
-    raise CannotTell(f"Model type {model_type!r} is not read yet.", key="model_type")
-
-
-__all__ = ["Decoder", "read_model", "text_part"]

@@ -1,8 +1,8 @@
 """How a quantized checkpoint stores its weights: schemes for one matrix, recipes for a model.
 
-A `Recipe` says for one module how its `Weight` is stored; `kvbudget.model.quantization` reads it from a config.
-The bytes are those of the checkpoint's tensors: packed values, scales, zero points, whatever else the format
-keeps, and the bias.
+A `Recipe` says for one module how its `Weight` is stored; `kvbudget.model.quantization` reads it from a
+config. The bytes are those of the checkpoint's tensors: packed values, scales, zero points, whatever else the
+format keeps, and the bias.
 
 **Which weights.** Only matrices of linear layers (`Weight.linear`), and the token embeddings in MLX files.
 Routers, norms, convolutions, weights with a pinned type and `KEPT_MODULES` stay as they are, because vLLM
@@ -116,9 +116,7 @@ class Scheme:
             Part("values", rows * _blocks(columns, packed.block_elems) * packed.block_bytes),
             Part("scales", scales * scale_bytes),
             Part("zero points", zeros),
-            Part(
-                "scales of scales", _blocks(scales, self.superblock) * FLOAT32_BYTES if self.superblock else 0
-            ),
+            Part("scales of scales", _blocks(scales, self.superblock) * FLOAT32_BYTES if self.superblock else 0),
             Part("order of groups", in_features * self.order_bytes),
             Part("once a matrix", self.matrix_bytes),
         )

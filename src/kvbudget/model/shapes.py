@@ -54,7 +54,8 @@ class Weight:
         count: How many equal copies stand side by side (experts, the blocks of a vision tower).
         linear: A matrix of a linear layer, which quantization formats may pack.
         split: What tensor parallelism does to it.
-        heads: The number of heads that a KV split divides, 0 elsewhere.
+        heads: The number of heads that a KV split divides; of a tower's layer, those that must divide by the ranks
+            for a split to happen at all; 0 elsewhere.
         dtype: A data type that the implementation pins whatever the checkpoint says (``float32``), or None.
         buffer: Stored and loaded like a weight, but not a parameter as people count them (a router's correction bias).
     """

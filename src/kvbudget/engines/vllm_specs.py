@@ -1,0 +1,644 @@
+"""vLLM: what each layer of a model keeps on one rank, and in blocks of how many tokens.
+
+Source: vLLM 0.32, v1/kv_cache_interface.py (pages), model_executor/layers/attention/ (which cache a layer asks for),
+platforms/interface.py (the block size) and models/config.py (what a model changes); the differences of the versions
+since 0.8.5 are in `kvbudget.facts.vllm_cache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import lcm
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbudget.engines import vllm_blocks
+from kvbudget.engines.vllm_blocks import Asked, Kernels
+from kvbudget.errors import CannotTell, InputError
+from kvbudget.facts import vllm_backends as backends
+from kvbudget.facts import vllm_cache as facts
+from kvbudget.facts.formats import dtype_bytes, kv_format
+from kvbudget.facts.vllm import at
+from kvbudget.model.shapes import Attention, CrossAttention, Indexer, LatentAttention, RecurrentState
+from kvbudget.parallel import local_heads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvbudget.facts.vllm import Version
+    from kvbudget.facts.vllm_backends import Backend
+    from kvbudget.model import Model
+    from kvbudget.model.shapes import Cache, Layer
+
+INDEXER_SCALE_VALUES = 128
+INDEXER_SCALE_BYTES = 4
+"""The indexer keeps one FP8 byte a value and one float32 scale for so many values (models/deepseek_v2.py)."""
+
+TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """Every choice that the cache depends on, resolved.
+
+    Args:
+        version: The engine's version.
+        dtype: The model's data type ("bfloat16").
+        kv_cache_dtype: As given by the flag ("auto", "fp8", …).
+        block_size: As given by the flag, or None.
+        compute_capability: The card's, such as (9, 0), or None if it has none.
+        max_num_seqs: Not used by the arithmetic, kept for who prints the settings.
+        async_scheduling: Scheduling runs a step ahead; None is what the engine does by itself.
+        enable_prefix_caching: None is what the engine does by itself for this model.
+        num_speculative_tokens: Tokens that a draft proposes in a step.
+        draft_layers: Layers of a draft model that share the cache (`Model.mtp`), on the last pipeline stage.
+    """
+
+    version: Version
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    dtype: str = "bfloat16"
+    kv_cache_dtype: str = "auto"
+    block_size: int | None = None
+    compute_capability: tuple[int, int] | None = (9, 0)
+    max_model_len: int
+    max_num_batched_tokens: int
+    max_num_seqs: int = 0
+    async_scheduling: bool | None = None
+    enable_prefix_caching: bool | None = None
+    disable_hybrid_kv_cache_manager: bool = False
+    num_speculative_tokens: int = 0
+    draft_layers: tuple[Layer, ...] = ()
+
+
+class Spec(NamedTuple):
+    """What one layer keeps on one rank, as the engine sees it; layers with equal specs may share a group.
+
+    Attributes:
+        kind: See `CacheGroup.kind`; "indexer" besides.
+        block_size: Tokens of a block.
+        page_bytes: Bytes of a block, padding included.
+        token_bytes: Bytes of a token, 0 for a state.
+        limit: Tokens of the window or the chunk, or of the encoder.
+        state_blocks: Blocks that a state reserves.
+        shape: What else must be equal.
+    """
+
+    kind: str
+    block_size: int
+    page_bytes: int
+    token_bytes: int
+    limit: int
+    state_blocks: int
+    shape: tuple[object, ...]
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """Specs of one family always need the same slots, so they may share a group with different pages."""
+        if self.kind in ("full", "mla", "indexer"):
+            return ("full",)
+        if self.kind == "state":
+            return ("state", self.page_bytes, self.state_blocks)
+        return (self.kind, self.limit)
+
+
+class Part(NamedTuple):
+    """One cache of one kind of layer.
+
+    Attributes:
+        cache: Its shape.
+        own_type: It keeps the model's own type whatever the others do.
+        sinks: Its attention has sinks.
+        layers: The numbers of its layers.
+    """
+
+    cache: Cache
+    own_type: bool
+    sinks: bool
+    layers: list[int]
+
+
+class Context(NamedTuple):
+    """The settings and what rules ask of the model.
+
+    Attributes:
+        s: The settings.
+        kv_cache_dtype: The cache's type as resolved so far.
+        caching: Prefixes are cached.
+        states: The kinds of state that layers keep.
+        images: The model attends in both directions inside images.
+        softcap: It caps the logits of attention.
+        nope: Its `qk_nope_head_dim`, or 0.
+        topk: Its `index_topk`, or 0.
+        sparse: Its latent attention has an indexer.
+        widest: Its widest head.
+    """
+
+    s: CacheSettings
+    kv_cache_dtype: str
+    caching: bool
+    states: frozenset[str]
+    images: bool
+    softcap: bool
+    nope: int
+    topk: int
+    sparse: bool
+    widest: int
+
+    def token_bytes(
+        self, cache: Attention | LatentAttention | CrossAttention | Indexer, kind: str, *, own: bool
+    ) -> int:
+        """Return the bytes of one token in one layer's cache on one rank."""
+        if isinstance(cache, Indexer):
+            return cache.index_head_dim + cdiv(cache.index_head_dim, INDEXER_SCALE_VALUES) * INDEXER_SCALE_BYTES
+        named = self.s.dtype if own or self.kv_cache_dtype == "auto" else self.kv_cache_dtype
+        layout = kv_format(named)
+        if isinstance(cache, LatentAttention):
+            return layout.latent_row_bytes(cache.kv_lora_rank, cache.qk_rope_head_dim)
+        heads = local_heads(cache.num_key_value_heads, self.s.tensor_parallel_size)
+        width = cache.v_head_dim if isinstance(cache, Attention) else cache.head_dim
+        if kind not in at(facts.OWN_VALUE_WIDTH, self.s.version):
+            width = cache.head_dim
+        return heads * layout.head_bytes(cache.head_dim, width)
+
+
+class Served(NamedTuple):
+    """A part of the model with the backend that serves it (None for an indexer) and the kernels' blocks."""
+
+    part: Part
+    asked: Asked | None
+    backend: Backend | None
+    kernels: Kernels
+
+
+class Kept(NamedTuple):
+    """What the layers of a model keep.
+
+    Attributes:
+        specs: What layers keep, and the numbers of the layers that do, in the order of their first layer.
+        block_size: Tokens of a block of attention.
+        kv_cache_dtype: The type that the flag, the checkpoint and the backend have led to.
+        caching: Prefixes are cached.
+        backends: The attention backends, where they decide.
+        own_type: All layers keep the model's own type whatever `kv_cache_dtype` says.
+    """
+
+    specs: dict[Spec, list[int]]
+    block_size: int
+    kv_cache_dtype: str
+    caching: bool
+    backends: tuple[str, ...]
+    own_type: bool
+
+
+def layer_specs(model: Model, s: CacheSettings) -> Kept:
+    """Return what each layer keeps on one rank.
+
+    Args:
+        model: The model.
+        s: The settings.
+
+    Raises:
+        InputError: The engine refuses the choices: no backend, a layout that does not divide.
+        CannotTell: A rule for this model, card or version is not known; the message says which.
+    """
+    parts = _parts(model, s)
+    context = _context(model, s, parts)
+    _check_layout(context, parts)
+    served = _served(context, parts)
+    context = _renamed(context, served)
+    block = _block(context, parts, served)
+    block = _mixed_types_block(context, parts, served, block)
+    block, state_page = _state_page(context, parts, served, block)
+    return Kept(
+        _specs(context, parts, served, block, state_page),
+        block,
+        context.kv_cache_dtype,
+        context.caching,
+        tuple(dict.fromkeys(item.backend.name for item in served if item.backend)),
+        bool(parts) and all(part.own_type for part in parts),
+    )
+
+
+def dotted(version: Version) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
+def cdiv(a: int, b: int) -> int:
+    """Return a / b, rounded up."""
+    return -(-a // b)
+
+
+# -- the model as the engine sees it
+
+
+def _parts(model: Model, s: CacheSettings) -> list[Part]:
+    """Return each kind of cache once, in the order of its first layer."""
+    layers = model.layers + s.draft_layers
+    numbers: dict[int, list[int]] = {}
+    for i, layer in enumerate(layers):
+        numbers.setdefault(id(layer), []).append(i)
+    edge = _edge(model, s)
+    whole = model.model_type in facts.OWN_TYPE_ALWAYS
+    parts = []
+    for where in numbers.values():
+        layer = layers[where[0]]
+        sinks = any(weight.name.endswith(".sinks") for weight in layer.weights)
+        for cache in layer.caches:
+            kept = _as_cached(cache, model)
+            outer = [i for i in where if whole or i < edge or len(model.layers) - edge <= i] if edge or whole else []
+            if outer:
+                parts.append(Part(kept, own_type=True, sinks=sinks, layers=outer))
+            inner = [i for i in where if i not in outer] if outer else where
+            if inner:
+                parts.append(Part(kept, own_type=False, sinks=sinks, layers=inner))
+    return sorted(parts, key=lambda part: part.layers[0])
+
+
+def _edge(model: Model, s: CacheSettings) -> int:
+    """Return how many first and last layers keep the model's own type."""
+    edge = facts.BOUNDARY_LAYERS.get(s.kv_cache_dtype, 0)
+    if not edge or any(isinstance(cache, RecurrentState) for layer in model.layers for cache in layer.caches):
+        return 0
+    return min(edge, len(model.layers) // 2)
+
+
+def _as_cached(cache: Cache, model: Model) -> Cache:
+    """Return what vLLM caches of a latent: the latent, or every head's full key and value for other model types."""
+    if not isinstance(cache, LatentAttention) or model.model_type in backends.LATENT_TYPES:
+        return cache
+    nope = _text_value(model, "qk_nope_head_dim")
+    if not isinstance(nope, int):
+        raise CannotTell(
+            f"vLLM caches full keys for model type {model.model_type!r}, and qk_nope_head_dim, which sizes them, is "
+            "missing; add it to the config.",
+            key="qk_nope_head_dim",
+        )
+    heads, width = cache.num_attention_heads, nope + cache.qk_rope_head_dim
+    return Attention(num_attention_heads=heads, num_key_value_heads=heads, head_dim=width, v_head_dim=width)
+
+
+def _text_value(model: Model, key: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
+    """Return a value of the config, from the language model's part if there is one."""
+    config: Mapping[str, Any] = model.config
+    for name in TEXT_KEYS:
+        inner = model.config.get(name)
+        if isinstance(inner, Mapping):
+            config = inner
+            break
+    return config.get(key, model.config.get(key))
+
+
+def _context(model: Model, s: CacheSettings, parts: Sequence[Part]) -> Context:
+    """Return the settings with what rules ask of the model."""
+    states = frozenset(part.cache.kind for part in parts if isinstance(part.cache, RecurrentState))
+    latent = any(isinstance(part.cache, LatentAttention) for part in parts)
+    sparse = latent and any(isinstance(part.cache, Indexer) for part in parts)
+    top = str(model.config.get("model_type", ""))
+    key, value = backends.IMAGE_KEY
+    images = top in backends.IMAGE_TYPES or (top in backends.IMAGE_KEY_TYPES and _text_value(model, key) == value)
+    return Context(
+        s=s,
+        kv_cache_dtype=_kv_cache_dtype(model, s),
+        caching=_caching(s, parts, states),
+        states=states,
+        images=images,
+        softcap=bool(_text_value(model, "attn_logit_softcapping")),
+        nope=_text_value(model, "qk_nope_head_dim") or 0 if latent else 0,
+        topk=_text_value(model, "index_topk") or 0 if sparse else 0,
+        sparse=sparse,
+        widest=max((part.cache.head_dim for part in parts if isinstance(part.cache, Attention)), default=0),
+    )
+
+
+def _kv_cache_dtype(model: Model, s: CacheSettings) -> str:
+    """Return the cache's type: the flag's, what the checkpoint declares, what the architecture makes of it."""
+    given = s.kv_cache_dtype
+    if given != "auto":
+        kv_format(given)
+        since = facts.KV_SINCE.get(given)
+        if since and s.version < since:
+            raise InputError(
+                f"--kv-cache-dtype {given}: vLLM knows it since {dotted(since)}, and this is {dotted(s.version)}; "
+                "choose another or a newer version."
+            )
+    elif model.quantization is not None and at(facts.KV_BY_CHECKPOINT, s.version):
+        given = model.quantization.kv_cache_dtype or given
+    major = s.compute_capability[0] if s.compute_capability else None
+    rules = at(facts.KV_BY_ARCHITECTURE, s.version)
+    rule = rules.get((model.architecture, None)) or rules.get((model.architecture, major)) or {}
+    return rule.get(given, given)
+
+
+def _caching(s: CacheSettings, parts: Sequence[Part], states: frozenset[str]) -> bool:
+    """Return whether prefixes are cached: the flag, or what the engine does for this kind of model."""
+    if states and at(facts.STATE_MODE, s.version) == "never":
+        return False
+    if s.enable_prefix_caching is not None:
+        return s.enable_prefix_caching
+    if any(isinstance(part.cache, CrossAttention) for part in parts):
+        return False
+    if states:
+        attends = any(isinstance(part.cache, (Attention, LatentAttention)) for part in parts)
+        return attends and at(facts.STATE_CACHING_DEFAULT, s.version)
+    return True
+
+
+def _check_layout(context: Context, parts: Sequence[Part]) -> None:
+    """Refuse what the engine refuses (config/model.py, verify_with_parallel_config, and the model classes)."""
+    tp, contexts = context.s.tensor_parallel_size, context.s.decode_context_parallel_size
+    if tp % contexts:
+        raise InputError(
+            f"--decode-context-parallel-size {contexts} does not divide --tensor-parallel-size {tp}; choose one "
+            "that does."
+        )
+    for part in parts:
+        if isinstance(part.cache, Attention) and (tp, contexts) != (1, 1):
+            _check_heads(part.cache, tp, contexts)
+
+
+def _check_heads(cache: Attention, tp: int, contexts: int) -> None:
+    heads, kv_heads = cache.num_attention_heads, cache.num_key_value_heads
+    if heads % tp or (kv_heads % tp and tp % kv_heads):
+        raise InputError(
+            f"--tensor-parallel-size {tp} neither divides nor copies {heads} query and {kv_heads} KV heads evenly; "
+            "choose one that does."
+        )
+    if contexts == 1:
+        return
+    if cache.window:
+        raise InputError(f"--decode-context-parallel-size {contexts}: vLLM has none for windows; leave it out.")
+    copies = tp // kv_heads
+    if copies < contexts or copies < 2 or heads // kv_heads % contexts:  # noqa: PLR2004 - nothing to share out
+        raise InputError(
+            f"--decode-context-parallel-size {contexts}: with {kv_heads} KV heads on --tensor-parallel-size {tp} "
+            f"there are {max(1, copies)} copies of each to share out; choose at most that many, and a divisor of the "
+            f"{heads // kv_heads} query heads of a KV head."
+        )
+
+
+# -- the block size
+
+
+def _served(context: Context, parts: Sequence[Part]) -> list[Served]:
+    """Return each part that attends with its backend; empty before backends decided or for unknown cards."""
+    s = context.s
+    if s.compute_capability is None or s.version < backends.BACKENDS_DECIDE:
+        return []
+    served = []
+    for part in parts:
+        if isinstance(part.cache, RecurrentState):
+            continue
+        if isinstance(part.cache, Indexer):
+            served.append(Served(part, None, None, Kernels((backends.INDEXER_BLOCK,))))
+            continue
+        asked = _asked(context, part)
+        backend = vllm_blocks.choose_backend(asked)
+        served.append(Served(part, asked, backend, vllm_blocks.kernels(backend, asked, widest=context.widest)))
+    return served
+
+
+def _asked(context: Context, part: Part) -> Asked:
+    s, cache = context.s, part.cache
+    latent = isinstance(cache, LatentAttention)
+    if isinstance(cache, LatentAttention):
+        kv_heads, width = 1, cache.kv_lora_rank + cache.qk_rope_head_dim
+        value_width = width
+        heads = cache.num_attention_heads
+    else:
+        assert isinstance(cache, (Attention, CrossAttention))  # noqa: S101 - the caller leaves out the others
+        kv_heads, width, heads = cache.num_key_value_heads, cache.head_dim, cache.num_attention_heads
+        value_width = cache.v_head_dim if isinstance(cache, Attention) else width
+    return Asked(
+        version=s.version,
+        capability=s.compute_capability or (0, 0),
+        dtype=s.dtype,
+        kv_cache_dtype="auto" if part.own_type else context.kv_cache_dtype,
+        block_size=s.block_size,
+        heads=heads // s.tensor_parallel_size,
+        kv_heads=local_heads(kv_heads, s.tensor_parallel_size),
+        head_dim=width,
+        v_head_dim=value_width,
+        window=isinstance(cache, Attention) and cache.sliding_window is not None,
+        sinks=part.sinks,
+        images=context.images,
+        softcap=context.softcap,
+        contexts=s.decode_context_parallel_size > 1,
+        latent=latent,
+        sparse=latent and context.sparse,
+        nope=context.nope,
+        topk=context.topk,
+    )
+
+
+def _renamed(context: Context, served: Sequence[Served]) -> Context:
+    """Return the context with the cache's type that the backend stores it as."""
+    for item in served:
+        if item.backend is not None:
+            names = backends.KV_BY_BACKEND.get(item.backend.name, {})
+            if context.kv_cache_dtype in names:
+                return context._replace(kv_cache_dtype=names[context.kv_cache_dtype])
+    return context
+
+
+def _block(context: Context, parts: Sequence[Part], served: Sequence[Served]) -> int:
+    """Return the tokens of a block before states and mixed types enlarge it."""
+    s = context.s
+    if s.compute_capability is None:
+        return s.block_size or facts.DEFAULT_BLOCK_SIZE
+    if s.version < backends.BACKENDS_DECIDE:
+        return vllm_blocks.forced_block(
+            s.version,
+            s.compute_capability,
+            s.block_size,
+            latent=any(isinstance(part.cache, LatentAttention) for part in parts),
+            sparse=context.sparse,
+            nope=context.nope,
+        )
+    asked = served[:1] if at(backends.FIRST_BACKEND_ONLY, s.version) and not context.sparse else served
+    return vllm_blocks.common_block([item.kernels for item in asked], s.block_size)
+
+
+def _mixed_types_block(context: Context, parts: Sequence[Part], served: Sequence[Served], block: int) -> int:
+    """Enlarge the block until a page of the cached type covers a smallest page of the model's own type.
+
+    The engine computes the cached type's page with the first layer's backend, which does not pack it.
+    """
+    s = context.s
+    own = [part.cache for part in parts if part.own_type and isinstance(part.cache, Attention)]
+    mixed = own and any(isinstance(part.cache, Attention) and not part.own_type for part in parts)
+    if not mixed or not served or s.version < facts.MIXED_TYPES_ALIGN:
+        return block
+    page = context.token_bytes(own[0], "full", own=True)
+    cached = page // dtype_bytes(s.dtype)
+    smallest = min(served[0].kernels.sizes)
+    step = max(smallest, block)
+    return max(block, step * cdiv(page * smallest, step * cached))
+
+
+def _state_page(context: Context, parts: Sequence[Part], served: Sequence[Served], block: int) -> tuple[int, int]:
+    """Return (tokens of a block, bytes of a state's page): a block of attention is made to cover a state.
+
+    The page is 0 without states, and the largest state itself without attention.
+    """
+    s = context.s
+    states = [
+        _speculative(part.cache, s.num_speculative_tokens) for part in parts if isinstance(part.cache, RecurrentState)
+    ]
+    if not states:
+        return block, 0
+    if s.version < facts.STATE_SINCE:
+        raise CannotTell(
+            f"How vLLM {dotted(s.version)} lays out recurrent states was not read; choose --engine-version "
+            f"{dotted(facts.STATE_SINCE)} or newer.",
+            key="engine_version",
+        )
+    from kvbudget.model.mixers import state_bytes  # noqa: PLC0415 - only models with states pay for it
+
+    largest = max(state_bytes(state, dtype_bytes(s.dtype), s.tensor_parallel_size) for state in states)
+    attention = next((part.cache for part in parts if isinstance(part.cache, (Attention, LatentAttention))), None)
+    if attention is None:
+        return block, largest
+    token = context.token_bytes(attention, "", own=False)
+    step, multiple = _state_steps(context, attention, served, block)
+    needed = step * cdiv(largest, step * token)
+    block = max(block, multiple * cdiv(needed, multiple))
+    return block, block * token
+
+
+def _speculative(state: RecurrentState, tokens: int) -> RecurrentState:
+    """Return the state with room for the tokens that a draft proposes."""
+    if not tokens or state.kind not in facts.STATE_SPECULATIVE:
+        return state
+    return replace(
+        state,
+        tensors=tuple(
+            replace(tensor, shape=(tensor.shape[0] + tokens, *tensor.shape[1:])) if tensor.split else tensor
+            for tensor in state.tensors
+        ),
+    )
+
+
+def _state_steps(
+    context: Context, attention: Attention | LatentAttention, served: Sequence[Served], block: int
+) -> tuple[int, int]:
+    """Return what the block is counted in, and what it must be a multiple of after that."""
+    s = context.s
+    latent = isinstance(attention, LatentAttention)
+    floor = at(facts.LATENT_STATE_ALIGNMENT, s.version) if latent else 1
+    if s.version < facts.STATES_ASK_BACKENDS or not served:
+        major, width, wide = at(facts.WIDE_HEAD_ALIGNMENT, s.version)
+        capability = s.compute_capability or (0, 0)
+        special = isinstance(attention, Attention) and (capability[0], context.widest) == (major, width)
+        return max(floor, wide if special else facts.DEFAULT_BLOCK_SIZE), 1
+    step = max(min(served[0].kernels.sizes), block, floor)
+    return step, lcm(*(min(item.kernels.sizes) for item in served))
+
+
+# -- specs: what each layer keeps
+
+
+def _specs(
+    context: Context, parts: Sequence[Part], served: Sequence[Served], block: int, state_page: int
+) -> dict[Spec, list[int]]:
+    """Return what layers keep and the numbers of the layers that do, in the order of their first layer."""
+    kernels = {id(item.part): item for item in served}
+    specs: dict[Spec, list[int]] = {}
+    for part in parts:
+        spec = _spec(context, part, kernels.get(id(part)), block, state_page)
+        specs.setdefault(spec, []).extend(part.layers)
+    for numbers in specs.values():
+        numbers.sort()
+    return _promoted(context, specs)
+
+
+def _spec(context: Context, part: Part, served: Served | None, block: int, state_page: int) -> Spec:
+    s, cache = context.s, part.cache
+    if isinstance(cache, RecurrentState):
+        size = block if context.caching else s.max_model_len
+        return Spec("state", size, state_page, 0, 0, _state_blocks(context, cache), (cache,))
+    kind, limit = _kind(context, cache)
+    token = context.token_bytes(cache, kind, own=part.own_type)
+    if kind == "sliding":
+        block = _sliding_block(context, served, block)
+    shape = (*_shape(cache, s.tensor_parallel_size), part.own_type)
+    return Spec(kind, block, token * block, token, limit, 0, shape)
+
+
+def _kind(context: Context, cache: Cache) -> tuple[str, int]:
+    """Return a cache's kind and the tokens of its window, chunk or encoder."""
+    if isinstance(cache, LatentAttention):
+        return "mla", 0
+    if isinstance(cache, Indexer):
+        return "indexer", 0
+    if isinstance(cache, CrossAttention):
+        return "cross", cache.encoder_tokens
+    assert isinstance(cache, Attention)  # noqa: S101 - the caller has taken states out
+    if cache.sliding_window is not None:
+        return "sliding", cache.sliding_window
+    if cache.attention_chunk_size is not None and at(facts.CHUNKS_KEPT, context.s.version) != "full":
+        return "chunked", cache.attention_chunk_size
+    return "full", 0
+
+
+def _shape(cache: Cache, tensor_parallel_size: int) -> tuple[object, ...]:
+    if isinstance(cache, (Attention, CrossAttention)):
+        width = cache.v_head_dim if isinstance(cache, Attention) else cache.head_dim
+        return local_heads(cache.num_key_value_heads, tensor_parallel_size), cache.head_dim, width
+    return (cache,)
+
+
+def _sliding_block(context: Context, served: Served | None, block: int) -> int:
+    """Return the tokens of a sliding layer's block."""
+    rule = at(facts.SLIDING_BLOCK, context.s.version)
+    if rule == "primary" or served is None or served.asked is None or served.backend is None:
+        return block
+    own = vllm_blocks.kernels(served.backend, served.asked)
+    return min(own.sizes) if rule == "smallest" else own.largest_within(block)
+
+
+def _state_blocks(context: Context, state: RecurrentState) -> int:
+    """Return the blocks that a request reserves for a state."""
+    s = context.s
+    if not context.caching:
+        return 1 + s.num_speculative_tokens
+    mode = at(facts.STATE_MODE, s.version)
+    if mode == "unknown" or (mode == "kind" and state.kind in facts.STATE_KINDS_ALL):
+        raise CannotTell(
+            f"How vLLM {dotted(s.version)} caches prefixes of a {state.kind} state depends on the model class; "
+            "leave --enable-prefix-caching out, or choose --engine-version 0.28 or newer.",
+            key="enable_prefix_caching",
+        )
+    checkpoint = state.kind in at(facts.STATE_CHECKPOINTS, s.version)
+    return facts.STATE_ALIGNED_BLOCKS + s.num_speculative_tokens + checkpoint
+
+
+def _promoted(context: Context, specs: dict[Spec, list[int]]) -> dict[Spec, list[int]]:
+    """Return the specs with windows and chunks cached in full, if the manager of several kinds is off.
+
+    Only next to full attention; a model with windows alone keeps them (unify_hybrid_kv_cache_specs).
+    """
+    s = context.s
+    chunks = any(spec.kind == "chunked" for spec in specs)
+    off = (
+        s.disable_hybrid_kv_cache_manager
+        or not at(facts.GROUPING, s.version).hybrid
+        or (chunks and at(facts.CHUNKS_KEPT, s.version) == "flag")
+    )
+    if not off or len({spec.family for spec in specs}) <= 1:
+        return specs
+    full = [spec.block_size for spec in specs if spec.kind in ("full", "mla", "indexer")]
+    promoted: dict[Spec, list[int]] = {}
+    for spec, numbers in specs.items():
+        if full and spec.kind in ("sliding", "chunked"):
+            block = full[0] if len(set(full)) == 1 else spec.block_size
+            spec = spec._replace(kind="full", block_size=block, page_bytes=spec.token_bytes * block, limit=0)  # noqa: PLW2901
+        promoted[spec] = sorted(promoted.get(spec, []) + numbers)
+    if len({spec.family for spec in promoted}) > 1:
+        raise InputError(
+            "--disable-hybrid-kv-cache-manager: the kinds of cache of this model cannot be made one, so vLLM refuses; "
+            "leave it out."
+        )
+    return promoted
