@@ -169,7 +169,7 @@ def test_an_audio_encoder_is_an_audio_tower_and_a_text_encoder_keeps_its_groups(
 
 @pytest.mark.parametrize(("ranks", "values"), [(1, 1_543_613_440), (4, 442_086_400)])
 def test_a_rank_holds_what_vllm_allocates(ranks: int, values: int) -> None:
-    """As vLLM 0.32 does on the meta device: the embedding whole, and zero biases for keys besides the checkpoint's values."""
+    """As vLLM 0.32 on the meta device: the embedding whole, and zero biases for keys besides what is stored."""
     parts = [rank_weight(weight, ranks) for weight in weights_of(read(WHISPER_LARGE))]
     assert sum((part.out_features * part.in_features + part.bias) * part.count for part in parts) == values
 

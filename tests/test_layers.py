@@ -32,12 +32,14 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("model.feed_forward",),
     ("model.mixers",),
     ("model.special",),
+    ("model.tower_*",),
     ("model.towers",),
     ("model.encoder_decoder",),
     ("model.decoder",),
     ("model.legacy",),
-    ("model.quantization",),
+    ("model.schemes",),
     ("model.quantization_methods",),
+    ("model.quantization",),
     ("model.model",),
     ("model.reader",),
     ("model",),
@@ -56,13 +58,8 @@ it, `x_*` every module whose name begins so."""
 FACADE = "__init__"
 """The package itself: it names the public objects and imports each on first use, from anywhere."""
 
-DOORS = {
-    ("model.model", "model.reader"),
-    ("model.model", "hub"),
-    ("model.quantization", "model.quantization_methods"),
-}
-"""(module, module to its right): the constructors of a type import what builds it, and one module its rare half, inside
-the function that needs it."""
+DOORS = {("model.model", "model.reader"), ("model.model", "hub")}
+"""(module, module to its right): constructors of a type that import what builds it, inside the function."""
 
 EDGES = ("cli", "cli_")
 """Where printing and click are at home."""
@@ -124,7 +121,9 @@ def matches(pattern: str, module: str) -> bool:
 
 def place(module: str) -> int | None:
     """Return the row of a module, None if it has none; an entry that names it exactly wins over a package."""
-    rows = [(pattern == module, row) for row, entry in enumerate(ORDER) for pattern in entry if matches(pattern, module)]
+    rows = [
+        (pattern == module, row) for row, entry in enumerate(ORDER) for pattern in entry if matches(pattern, module)
+    ]
     return max(rows)[1] if rows else None
 
 
@@ -158,8 +157,8 @@ def imports(tree: ast.Module) -> list[Import]:
 
     def visit(node: ast.AST, *, at_import: bool) -> None:
         if isinstance(node, ast.If) and is_type_checking(node):
-            for child in node.orelse:
-                visit(child, at_import=at_import)
+            for other in node.orelse:
+                visit(other, at_import=at_import)
             return
         if isinstance(node, ast.Import):
             found.extend(Import(target=n.name, line=node.lineno, at_import=at_import) for n in node.names)

@@ -210,6 +210,29 @@ TOTALS: dict[str, tuple[dict[str, Any], int, int, str]] = {
     "kimi-k2.5": ({"model_type": "kimi_k25", "vision_config": MOONVIT}, 7168, 471_143_920, HF),
     "kimi-vl-a3b": ({"model_type": "kimi_vl", "vision_config": {}}, 1280, 444_006_128, VLLM),
     "kimi-k3": ({"model_type": "kimi_k3", "vision_config": KIMI_K3}, 7168, 447_358_976, VLLM),
+    "qwen-vl": (
+        {
+            "model_type": "qwen",
+            "visual": {
+                "width": 1664,
+                "layers": 48,
+                "heads": 16,
+                "mlp_ratio": 4.9231,
+                "output_dim": 4096,
+                "image_size": 448,
+                "patch_size": 14,
+            },
+        },
+        4096,
+        1_935_610_624,
+        "published 9,657,901,824 values of the Int4 checkpoint less its language model's, its zero biases included",
+    ),
+    "locateanything-3b": (
+        {"model_type": "locateanything", "mlp_connector_layers": 2, "vision_config": {"model_type": "moonvit"}},
+        2048,
+        430_510_832,
+        "published 3,830,665,968 parameters less the language model's, its stored head included",
+    ),
     "phi-3.5-vision": (
         PHI3_V,
         3072,

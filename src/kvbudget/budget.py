@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvbudget import __version__
 from kvbudget.basis import Basis
 from kvbudget.engines import vllm
-from kvbudget.engines.vllm_cache import cache_token_bytes
+from kvbudget.engines import vllm_cache as cache
 from kvbudget.errors import CannotTell
 from kvbudget.facts import vllm as facts
-from kvbudget.model.shapes import Attention, Indexer, LatentAttention
+from kvbudget.model.shapes import Attention
 from kvbudget.parallel import stage_bounds
 from kvbudget.units import gib
 
@@ -124,7 +124,7 @@ class Rank(NamedTuple):
         source = (
             "--kv-cache-memory-bytes"
             if given
-            else f"the rest of the budget: {pool // self.bytes_per_block:,} blocks of {self.bytes_per_block:,} B"
+            else f"the rest of the budget: {pool // max(1, self.bytes_per_block):,} blocks of {self.bytes_per_block:,} B"
         )
         lines.append(Line("kv_cache", need, pool, need, need, Basis.GIVEN if given else Basis.EXACT, source))
         rest = total - sum(line.takes_bytes for line in lines)
@@ -222,15 +222,17 @@ class Budget:
         One block is never given out: the engine keeps it as the null block (v1/core/block_pool.py).
         """
         context = self.deployment.context or self.settings.max_model_len
-        return max(0, self.kv.num_gpu_blocks - 1) // -(-context // self.kv.block_size)
+        return cache.fitting_requests(self.plan, self.kv.num_gpu_blocks, context)
 
     @property
     def max_model_len_that_fits(self) -> int:
         """The longest request for which there is room, at most the model's own limit; 0 if there is none."""
-        spare = self.kv.num_gpu_blocks - (1 if self.settings.rules.reserve_block else 0)
-        tokens = max(0, spare) * self.kv.block_size
-        longest = self.deployment.model.max_position_embeddings
-        return tokens if longest is None else min(tokens, longest)
+        d = self.deployment
+        longest = d.model.max_position_embeddings
+        if longest is None or d.allow_long:
+            longest = max(longest or 0, self.settings.max_model_len)
+        available = [max(0, rank.available_bytes) for rank in self.ranks]
+        return cache.largest_model_len(self.plan, available, limit=longest, override=d.num_gpu_blocks_override)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -261,30 +263,27 @@ def budget(d: Deployment) -> Budget:
         )
     s = vllm.settings(d)
     plan = vllm.cache_plan(d.model, s.cache)
-    block = plan.bytes_per_block
-    needed = plan.blocks_per_request * block
-    ranks = tuple(_rank(d, s, number, stage, needed, block) for number, stage in enumerate(_stages(d)))
-    smallest = _smallest(ranks)
-    pool = max(0, smallest.available_bytes)
-    blocks = d.num_gpu_blocks_override or pool // block
-    concurrency = blocks / plan.blocks_per_request
-    slope, held = growth(d.model, vllm.kv_element_bytes(s), d.tensor_parallel_size)
+    needs = cache.needed_bytes_by_rank(plan)
+    ranks = tuple(_rank(d, s, plan, number, stage, needs[number]) for number, stage in enumerate(_stages(d)))
+    available = tuple(max(0, rank.available_bytes) for rank in ranks)
+    blocks = cache.num_gpu_blocks(plan, available, override=d.num_gpu_blocks_override)
+    slope, held = vllm.growth(d.model, s)
     return Budget(
         deployment=d,
         settings=s,
         plan=plan,
-        verdict=_verdict(smallest, needed + (block if s.rules.reserve_block else 0)),
+        verdict=_verdict(plan, ranks, d.num_gpu_blocks_override),
         ranks=ranks,
         kv=Kv(
             bytes_per_token=slope,
             fixed_bytes_per_request=held,
-            available_kv_cache_memory_bytes=pool,
+            available_kv_cache_memory_bytes=min(available),
             num_gpu_blocks=blocks,
             block_size=plan.block_size,
-            bytes_per_block=block,
-            kv_cache_size_tokens=int(concurrency * s.max_model_len),
-            max_concurrency=concurrency,
-            needed_for_one_request_bytes=needed,
+            bytes_per_block=plan.bytes_per_block,
+            kv_cache_size_tokens=cache.kv_cache_size_tokens(plan, blocks),
+            max_concurrency=cache.max_concurrency(plan, blocks),
+            needed_for_one_request_bytes=max(needs),
         ),
     )
 
@@ -297,7 +296,7 @@ def _stages(d: Deployment) -> tuple[tuple[int, int] | None, ...]:
 
 
 def _rank(
-    d: Deployment, s: Settings, number: int, stage: tuple[int, int] | None, needed: int, block: int
+    d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple[int, int] | None, needed: int
 ) -> Rank:
     """Return one rank's budget."""
     tp = d.tensor_parallel_size
@@ -314,7 +313,7 @@ def _rank(
     inside = s.rules.graphs_in_budget
     given = d.kv_cache_memory_bytes
     low, best, high = (given, given, given) if given else _left(fixed, requested, graphs_inside=inside)
-    return Rank(number, requested, fixed, low, best, high, needed, block, d, inside)
+    return Rank(number, requested, fixed, low, best, high, needed, plan.bytes_per_block_by_rank[number], d, inside)
 
 
 def _left(fixed: Fixed, requested: int, *, graphs_inside: bool) -> tuple[int, int, int]:
@@ -334,41 +333,28 @@ def _left(fixed: Fixed, requested: int, *, graphs_inside: bool) -> tuple[int, in
 
 
 def _smallest(ranks: tuple[Rank, ...]) -> Rank:
-    """Return the rank with the least room, of several the one with the most weights."""
+    """Return the rank with the least room for what it needs, of several the one with the most weights."""
     if len(ranks) == 1:
         return ranks[0]
-    return min(ranks, key=lambda rank: (rank.available_bytes, -rank.fixed.weights.best))
+    return min(ranks, key=lambda rank: (rank.available_bytes - rank.kv_needs_bytes, -rank.fixed.weights.best))
 
 
-def _verdict(rank: Rank, needed: int) -> str:
+def _verdict(plan: CachePlan, ranks: tuple[Rank, ...], override: int | None) -> str:
     """Only the high end of every estimate makes it fit; between the bounds it is tight."""
-    low, high = rank.available_low_bytes - needed, rank.available_high_bytes - needed
-    if rank.deployment.kv_cache_memory_bytes:
-        low, high = min(low, rank.room_bytes[0]), min(high, rank.room_bytes[1])
+    low = _spare(plan, ranks, [rank.available_low_bytes for rank in ranks], override)
+    high = _spare(plan, ranks, [rank.available_high_bytes for rank in ranks], override)
+    if ranks[0].deployment.kv_cache_memory_bytes:
+        low = min(low, *(rank.room_bytes[0] for rank in ranks))
+        high = min(high, *(rank.room_bytes[1] for rank in ranks))
     if low >= 0:
         return FITS
     return TIGHT if high >= 0 else DOES_NOT_FIT
 
 
-@lru_cache(maxsize=1024)
-def growth(model: Model, element_bytes: int, tensor_parallel_size: int) -> tuple[int, int]:
-    """Return (bytes a token adds while a request grows, bytes a long request holds on top) on one rank.
-
-    A window at least as long as the model's own limit never ends, so its layers grow like full ones.
-    """
-    longest = model.max_position_embeddings
-    slope = held = 0
-    for layer in model.layers:
-        for part in layer.caches:
-            if not isinstance(part, (Attention, LatentAttention, Indexer)):
-                continue
-            size = cache_token_bytes(part, element_bytes, tensor_parallel_size)
-            window = part.window if isinstance(part, Attention) else None
-            if window is None or (longest is not None and window >= longest):
-                slope += size
-            else:
-                held += size * window
-    return slope, held
+def _spare(plan: CachePlan, ranks: tuple[Rank, ...], available: list[int], override: int | None) -> int:
+    """Return the bytes that the start-up check leaves on its worst rank; negative if it fails."""
+    rooms = cache.checked_bytes(plan, available, override=override)
+    return min(room - rank.kv_needs_bytes for room, rank in zip(rooms, ranks, strict=True))
 
 
 @lru_cache(maxsize=256)
@@ -461,9 +447,9 @@ def as_dict(b: Budget) -> dict[str, Any]:
             "gpu_memory_utilization": s.gpu_memory_utilization,
             "block_size": b.kv.block_size,
             "dtype": s.dtype,
-            "kv_cache_dtype": s.cache.kv_cache_dtype,
+            "kv_cache_dtype": b.plan.kv_cache_dtype,
             "enforce_eager": s.enforce_eager,
-            "enable_prefix_caching": s.enable_prefix_caching,
+            "enable_prefix_caching": b.plan.enable_prefix_caching,
             "async_scheduling": s.async_scheduling,
         },
         "ranks": [
@@ -511,16 +497,16 @@ def layer_kinds(model: Model) -> list[dict[str, Any]]:
     """Return one entry for each distinct cache in the model: its kind, how many layers keep it, its figures."""
     counts: dict[Any, int] = {}
     for layer in model.layers:
-        for cache in layer.caches or (None,):
-            key = "shared" if cache is None and layer.shares_kv else cache
+        for part in layer.caches or (None,):
+            key = "shared" if part is None and layer.shares_kv else part
             counts[key] = counts.get(key, 0) + 1
     entries = []
-    for cache, count in counts.items():
-        if cache is None or cache == "shared":
-            entries.append({"kind": "shared_kv" if cache else "none", "count": count})
+    for part, count in counts.items():
+        if part is None or part == "shared":
+            entries.append({"kind": "shared_kv" if part else "none", "count": count})
             continue
-        figures = {field.name: getattr(cache, field.name) for field in fields(cache)}
-        kind = figures.pop("kind", None) or cache.kind
+        figures = {field.name: getattr(part, field.name) for field in fields(part)}
+        kind = figures.pop("kind", None) or part.kind
         figures.pop("tensors", None)
         entries.append({"kind": kind, "count": count, **{k: v for k, v in figures.items() if v is not None}})
     return entries

@@ -40,9 +40,7 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
 
 _TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context")
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float")
-}
+CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": ("auto", "bfloat16", "float16", "half", "float32", "float")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +106,11 @@ class Deployment:
             if value is None:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InputError(
-                    f"{flag(name)} {shown(value)}: expected a whole number from {low:,} to {high:,}."
-                )
+                raise InputError(f"{flag(name)} {shown(value)}: expected a whole number from {low:,} to {high:,}.")
         for name, known in CHOICES.items():
             value = getattr(self, name)
             if value not in known:
-                raise InputError(
-                    f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}."
-                )
+                raise InputError(f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}.")
         _check_fraction(self.gpu_memory_utilization)
         ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
         if self.num_gpus is not None and self.num_gpus < ranks:

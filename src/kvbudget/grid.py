@@ -51,6 +51,7 @@ class Figures:
         max_concurrent_requests: Requests of `context` tokens that hold their KV at once.
         max_num_seqs: Requests that the engine runs at once, whatever the memory.
         max_model_len_that_fits: The longest request for which there is room.
+        over_bytes: By how much the rest exceeds the budget, so that nothing is left for the cache; 0 if it does not.
         parts: (name, bytes it will take) of each line of the budget; they add up to `memory_bytes`.
         warnings: The budget's.
         assumptions: The budget's.
@@ -72,6 +73,7 @@ class Figures:
     max_concurrent_requests: int
     max_num_seqs: int
     max_model_len_that_fits: int
+    over_bytes: int
     parts: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...]
     assumptions: tuple[str, ...]
@@ -218,6 +220,7 @@ def _figures(b: Budget, requests: int, rows: dict[Any, tuple[Kept, ...]]) -> Fig
         max_concurrent_requests=requests,
         max_num_seqs=s.max_num_seqs,
         max_model_len_that_fits=b.max_model_len_that_fits,
+        over_bytes=max(0, -rank.available_bytes),
         parts=tuple(parts.items()),
         warnings=b.warnings,
         assumptions=b.assumptions,

@@ -86,13 +86,9 @@ def load_path(path: Path, *, name: str) -> Model:
     try:
         config, others = _files(path.expanduser(), name)
     except PermissionError as error:
-        raise AccessError(
-            f"{name} cannot be read: {error.strerror}; give a folder that you may read."
-        ) from None
+        raise AccessError(f"{name} cannot be read: {error.strerror}; give a folder that you may read.") from None
     except (OSError, RuntimeError) as error:  # a name too long, a ring of links, an unknown user
-        raise InputError(
-            f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; give a path."
-        ) from None
+        raise InputError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; give a path.") from None
     beside = {file.name: read_object(file) for file in others}
     return Model.from_config(
         read_object(config),
@@ -151,13 +147,9 @@ def read_object(path: Path) -> Mapping[str, Any]:
             )
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(
-            f"{path} is not UTF-8 text, so it is not a config.json; give the right file."
-        ) from None
+        raise InputError(f"{path} is not UTF-8 text, so it is not a config.json; give the right file.") from None
     except PermissionError as error:
-        raise AccessError(
-            f"{path} cannot be read: {error.strerror}; give a file that you may read."
-        ) from None
+        raise AccessError(f"{path} cannot be read: {error.strerror}; give a file that you may read.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     return parse_object(text, str(path))
@@ -180,9 +172,7 @@ def parse_object(text: str, source: str) -> Mapping[str, Any]:
             f"{source} nests too deeply or has a number too long to be a config; check the file."
         ) from None
     if not isinstance(value, dict):
-        raise InputError(
-            f"{source} must hold a JSON object, found {type(value).__name__}; give a config.json."
-        )
+        raise InputError(f"{source} must hold a JSON object, found {type(value).__name__}; give a config.json.")
     return value
 
 

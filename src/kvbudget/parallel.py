@@ -41,6 +41,8 @@ def rank_weight(weight: Weight, tensor_parallel_size: int, *, expert_parallel: b
         return replace(weight, out_features=padded_vocab(out, tp), bias=padded_vocab(bias, tp) if bias else 0)
     if tp == 1 or weight.split is Split.REPLICATED:
         return weight
+    if weight.heads % tp and weight.split in (Split.COLUMN, Split.ROW):
+        return weight  # a tower whose heads do not divide is loaded whole on every rank
     if weight.split is Split.COLUMN:
         return replace(weight, out_features=-(-out // tp), bias=-(-bias // tp))
     if weight.split is Split.ROW:

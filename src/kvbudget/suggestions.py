@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT, budget
+from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT, budget, most_kv_heads
 from kvbudget.deployment import flag
 from kvbudget.errors import KvbudgetError
 from kvbudget.model.shapes import LatentAttention
@@ -211,6 +211,9 @@ def _more_gpus(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001
         spare = (d.num_gpus or d.gpu_count) - count
         more = count - d.gpu_count
         cost = "GPUs you have" if spare >= 0 else f"{more} more GPU{'s' if more > 1 else ''}"
+        copies = layout.get("tensor_parallel_size", 0) // (most_kv_heads(d.model) or MAX_TENSOR_PARALLEL)
+        if copies > 1:
+            cost += f"; each KV head is stored {copies} times"
         step = _step(layout, cost)
         yield Step(flags=step.flags, fields={**layout, "num_gpus": max(count, d.num_gpus or 0)}, gives_up=cost)
 

@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvbudget.budget import DOES_NOT_FIT, budget, refusal_dict
-from kvbudget.cli.options import (
-    TakesLaunch,
-    asked,
-    build_deployment,
-    chosen_output,
-    deployment_options,
-    output_options,
-)
+from kvbudget.cli.asked import TakesLaunch, asked
+from kvbudget.cli.options import build_deployment, chosen_output, deployment_options, output_options
 from kvbudget.errors import CannotTell
 from kvbudget.hub import load_model
 

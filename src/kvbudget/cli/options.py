@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from kvbudget.basis import Basis
 from kvbudget.deployment import Deployment
@@ -119,48 +118,6 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--context",), {"type": TOKENS, "help": "Count requests of this length instead."}),
     (("--allow-long",), {"is_flag": True, "help": "Allow more than the model's own length."}),
 )
-
-
-LAUNCH = "kvbudget.launch"
-"""Where a context keeps the launch command that stands after `--`."""
-
-
-class TakesLaunch(click.Command):
-    """A verb that takes a launch command after `--`, whose flags are the engine's and not its own."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set the launch command aside and parse the rest."""
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[LAUNCH] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-
-def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the model and the options of a verb, those of a launch command included; what stands before `--` wins.
-
-    What was not understood is noted on stderr.
-
-    Raises:
-        InputError: No model was named, or the launch command is not understood.
-        CannotTell: The launch command starts another engine.
-    """
-    command = ctx.meta.get(LAUNCH)
-    if not command or (len(command) == 1 and not any(char.isspace() for char in command[0])):
-        name = model or (command[0] if command else "")
-        if not name:
-            raise InputError("No model was named; give a folder, a config.json or a name from `kvbudget models`.")
-        return name, options
-    from kvbudget.cli.launch import parse_launch  # noqa: PLC0415 - few commands paste one
-
-    launch = parse_launch(command)
-    for note in launch.notes:
-        click.echo(f"kvbudget: note: {note}", err=True)
-    typed = {
-        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    return model or launch.model, {**options, **launch.options, **typed, "uncounted": tuple(launch.warnings)}
 
 
 def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:

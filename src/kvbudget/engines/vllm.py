@@ -6,22 +6,25 @@ arithmetic is in `vllm_cache`, the estimated parts are in `vllm_overhead`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
 
 from kvbudget.basis import Basis
-from kvbudget.engines import vllm_overhead
+from kvbudget.engines import vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.errors import InputError
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
+from kvbudget.model.shapes import Group, Split
 from kvbudget.parallel import divisors, rank_weight, stage_bounds
 from kvbudget.units import GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kvbudget.deployment import Deployment
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
@@ -212,15 +215,8 @@ def weight_bytes(
     size = dtype_bytes(dtype)
     recipe = model.quantization
     total = 0
-    last = len(model.layers)
     parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
-    for index, path, weight in model.weights():
-        if stage is not None:
-            first, end = stage
-            if index is not None and not first <= index < end:
-                continue
-            if index is None and not _on_stage(weight.name, first == 0, end == last, tied=model.tied):
-                continue
+    for path, weight in _placed(model, stage):
         part = parts.get(id(weight))
         if part is None:
             part = parts[id(weight)] = rank_weight(weight, tp, expert_parallel=expert_parallel)
@@ -231,11 +227,27 @@ def weight_bytes(
     return total
 
 
-def _on_stage(name: str, first: bool, last: bool, *, tied: bool) -> bool:
-    """Embeddings and towers are on the first stage, the final norm and the head on the last, a tied head on both."""
-    if name.startswith("lm_head") or name.endswith(("norm", "norm_f", "layernorm", "ln_f")):
-        return last
-    return first or (tied and last and "embed_tokens" in name)
+def _placed(model: Model, stage: tuple[int, int] | None) -> Iterator[tuple[str, Weight]]:
+    """Yield (path, weight) of what one pipeline stage loads; towers stand on every stage."""
+    layers = len(model.layers)
+    begin, end = stage or (0, layers)
+    for weight in model.outside:
+        if stage is None or _on_stage(weight, first=begin == 0, last=end == layers, tied=model.tied):
+            yield weight.name, weight
+    for i in range(begin, end):
+        for weight in model.layers[i].weights:
+            yield f"{model.prefix}.{i}.{weight.name}", weight
+    for tower in model.towers:
+        if tower.loaded:
+            for weight in tower.weights:
+                yield f"{tower.name}.{weight.name}", weight
+
+
+def _on_stage(weight: Weight, *, first: bool, last: bool, tied: bool) -> bool:
+    """Embeddings are on the first stage, the final norm and the head on the last, a tied embedding on both."""
+    if weight.group is Group.EMBEDDINGS:
+        return first or (last and tied and weight.split is Split.VOCAB)
+    return last
 
 
 @lru_cache(maxsize=1024)
@@ -296,6 +308,12 @@ def requested_bytes(card: Gpu, s: Settings) -> int:
     return ceil(share) if s.rules.budget_ceil else int(share)
 
 
-def kv_element_bytes(s: Settings) -> int:
-    """Return the bytes of one cached value of a plain layout."""
-    return dtype_bytes(s.dtype) if s.cache.kv_cache_dtype == "auto" else 1
+
+@lru_cache(maxsize=1024)
+def _growth(model: Model, cache: CacheSettings) -> tuple[int, int]:
+    return vllm_specs.growth(model, cache)
+
+
+def growth(model: Model, s: Settings) -> tuple[int, int]:
+    """Return (bytes a token adds, bytes a long request holds on top) on one rank; see `vllm_specs.growth`."""
+    return _growth(model, replace(s.cache, max_model_len=1, max_num_batched_tokens=1, max_num_seqs=1))

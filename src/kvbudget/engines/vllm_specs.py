@@ -20,7 +20,7 @@ from kvbudget.facts import vllm_cache as facts
 from kvbudget.facts.formats import dtype_bytes, kv_format
 from kvbudget.facts.vllm import at
 from kvbudget.model.shapes import Attention, CrossAttention, Indexer, LatentAttention, RecurrentState
-from kvbudget.parallel import local_heads
+from kvbudget.parallel import local_heads, stage_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,6 +219,42 @@ def layer_specs(model: Model, s: CacheSettings) -> Kept:
         tuple(dict.fromkeys(item.backend.name for item in served if item.backend)),
         bool(parts) and all(part.own_type for part in parts),
     )
+
+
+def growth(model: Model, s: CacheSettings) -> tuple[int, int]:
+    """Return (bytes a token adds while a request grows, bytes a long request holds on top) on one rank.
+
+    These follow from the shapes alone, without blocks and padding: windows, chunks, encoder tokens and states are
+    held, everything else grows. A window at least as long as the model's own limit never ends, so its layers grow.
+    With pipeline stages they are those of the stage where a token adds most.
+    """
+    parts = _parts(model, s)
+    context = _renamed(_context(model, s, parts), _served(_context(model, s, parts), parts))
+    stages = stage_bounds(len(model.layers), s.pipeline_parallel_size)
+    totals = [[0, 0] for _ in stages]
+    longest = model.max_position_embeddings
+    for part in parts:
+        grows, size = _part_growth(context, part, longest)
+        for total, (first, end) in zip(totals, stages, strict=True):
+            total[0 if grows else 1] += size * sum(first <= i < end for i in part.layers)
+    slope, held = max(totals)
+    return slope, held
+
+
+def _part_growth(context: Context, part: Part, longest: int | None) -> tuple[bool, int]:
+    """Return whether one layer's cache grows, and the bytes of a token or of all that it holds."""
+    cache = part.cache
+    if isinstance(cache, RecurrentState):
+        from kvbudget.model.mixers import state_bytes  # noqa: PLC0415 - only models with states pay for it
+
+        return False, state_bytes(cache, dtype_bytes(context.s.dtype), context.s.tensor_parallel_size)
+    kind, limit = _kind(context, cache)
+    token = context.token_bytes(cache, kind, own=part.own_type)
+    if kind == "cross":
+        return False, token * limit
+    if kind in ("sliding", "chunked") and not (longest is not None and limit >= longest):
+        return False, token * limit
+    return True, token
 
 
 def dotted(version: Version) -> str:

@@ -98,6 +98,7 @@ class Traits:
         mtp_copies: Multi-token-prediction layers are stored with copies of the embedding and the output head, which
             engines share with the base model.
         experts: The mixture of experts, or None for an architecture without.
+        special: Its layers follow no common plan: `kvbudget.model.special` builds them.
         prefix: Module path of the decoder, for exclusion lists of quantized checkpoints.
         block: Name of the layer list under `prefix`.
     """
@@ -134,6 +135,7 @@ class Traits:
     mtp_copies: bool = False
     experts: Experts | None = None
     aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    special: bool = False
     prefix: str = "model"
     block: str = "layers"
 
@@ -702,6 +704,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             experts=Experts(number=("num_local_experts",), width=("intermediate_size",), name="block_sparse_moe"),
         ),
         "kimi_linear": Traits(
+            special=True,
             attention="mla",
             qkv_bias="attention_bias",
             out_bias="attention_bias",
@@ -874,15 +877,16 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "RefinedWeb": _FALCON,
         "RefinedWebModel": _FALCON,
         # -- layers that follow no common plan (kvbudget.model.special): what stands around them
-        "gemma3n_text": Traits(),
-        "gemma4_text": Traits(experts=Experts(number=("num_experts",))),
-        "deepseek_v4": Traits(experts=_SIGMOID),
-        "deepseek_ref": Traits(experts=_SIGMOID),
-        "minimax_m3": Traits(experts=_SIGMOID),
-        "minimax_m3_vl_text": Traits(experts=_SIGMOID),
-        "step3p5": Traits(experts=Experts(number=("moe_num_experts", "num_experts", "n_routed_experts"))),
-        "nemotron-nas": Traits(),
+        "gemma3n_text": Traits(special=True),
+        "gemma4_text": Traits(special=True, experts=Experts(number=("num_experts",))),
+        "deepseek_v4": Traits(special=True, experts=_SIGMOID),
+        "deepseek_ref": Traits(special=True, experts=_SIGMOID),
+        "minimax_m3": Traits(special=True, experts=_SIGMOID),
+        "minimax_m3_vl_text": Traits(special=True, experts=_SIGMOID),
+        "step3p5": Traits(special=True, experts=Experts(number=("moe_num_experts", "num_experts", "n_routed_experts"))),
+        "nemotron-nas": Traits(special=True),
         "openelm": Traits(
+            special=True,
             aliases=MappingProxyType(
                 {
                     "hidden_size": "model_dim",
@@ -893,9 +897,9 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             ),
             prefix="transformer",
         ),
-        "longcat_flash": Traits(experts=Experts(number=("n_routed_experts",))),
-        "zamba2": Traits(final_norm="final_layernorm"),
-        "recurrent_gemma": Traits(final_norm="final_norm"),
+        "longcat_flash": Traits(special=True, experts=Experts(number=("n_routed_experts",))),
+        "zamba2": Traits(special=True, final_norm="final_layernorm"),
+        "recurrent_gemma": Traits(special=True, final_norm="final_norm"),
         # -- remote-code architectures that are served under their own names
         "baichuan": Traits(),
         "orion": Traits(norm="layer"),
@@ -949,6 +953,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
 
 SAME_AS: Mapping[str, str] = MappingProxyType(
     {
+        "step3p7_text": "step3p5",
         "mixformer-sequential": "phi-msft",
         "Yi": "llama",
         "stablelm_epoch": "stablelm",
@@ -985,6 +990,7 @@ TEXT_TYPES: Mapping[str, str] = MappingProxyType(
         "llama4": "llama4_text",
         "llava": "llama",
         "mistral3": "mistral",
+        "minimax_m3_vl": "minimax_m3_vl_text",
         "mllama": "mllama_text_model",
         "fuyu": "persimmon",
         "glm4v": "glm4",

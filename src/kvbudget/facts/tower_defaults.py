@@ -279,6 +279,8 @@ TOWER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "qkv_bias": False,
         "mlp_bias": False,
     },
+    # vLLM 0.10, models/qwen_vl.py: VisionTransformer; the positions are a constant of the class
+    "qwen_visual": {"n_queries": 256, "positions": 256},
     # vLLM 0.32, models/phi3v.py: _init_img_processor
     "phi3_v_processor": {"layer_idx": -2},
     # vLLM 0.32, models/nano_nemotron_vl.py: get_vit_model_from_radio_config

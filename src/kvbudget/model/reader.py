@@ -62,26 +62,6 @@ ENCODER_DECODERS = frozenset(
 )
 """Model types whose decoder attends to an encoder."""
 
-SPECIAL_TYPES = frozenset(
-    {
-        "gemma3n_text",
-        "gemma4_text",
-        "deepseek_v4",
-        "deepseek_ref",
-        "minimax_m3",
-        "minimax_m3_vl_text",
-        "step3p5",
-        "step3p7_text",
-        "kimi_linear",
-        "nemotron-nas",
-        "openelm",
-        "longcat_flash",
-        "zamba2",
-        "recurrent_gemma",
-    }
-)
-"""Model types whose layers follow no common plan (`kvbudget.model.special`)."""
-
 DEFAULT_LABELS = 2
 """Classes of a classifier whose config does not name them (transformers 5.24, configuration_utils.py)."""
 
@@ -124,7 +104,7 @@ def _decoder(c: Config, top: Config, model_type: str, top_type: str, architectur
     c, traits = modernise(canonical, c, traits)
     tied = _tied(c, top, canonical, traits)
     labels = _labels(top, architecture, canonical)
-    if canonical in SPECIAL_TYPES:
+    if traits.special:
         from kvbudget.model.special import SPECIAL  # noqa: PLC0415 - few models need it
 
         layers, more = SPECIAL[canonical](c)

@@ -18,7 +18,6 @@ from kvbudget.model.tower_parts import (
     pair_of,
     patch_pixels,
     refuse,
-    vision_config,
 )
 
 if TYPE_CHECKING:
@@ -228,31 +227,34 @@ def gemma_attention(blocks: Parts, at: str, width: int, heads: int, relative: st
     blocks.vector(f"{at}per_dim_scale", width // heads)
 
 
-def moonvit(c: Config, text_hidden: int, kind: str, projector_name: str) -> tuple[Tower, ...]:
-    """MoonViT with its patch merger (kimi_vl.py, kimi_k25_vit.py; kimi_k25/modeling_kimi_k25.py)."""
-    v, parts = vision_config(c, kind), Parts(Group.VISION)
+def moonvit(v: Config, parts: Parts) -> tuple[int, int]:
+    """Add MoonViT (kimi_vl.py, kimi_k25_vit.py); returns its width, and that of a square of merged patches."""
     width, inner = v.dim("vt_hidden_size", "hidden_size"), v.dim("vt_intermediate_size", "intermediate_size")
-    layers = v.dim("vt_num_hidden_layers", "num_hidden_layers")
+    heads, inside = v.dim("vt_num_attention_heads", "num_attention_heads"), v.integer("qkv_hidden_size", minimum=1)
     rms = v.text("norm_type") == "rmsnorm"
     height, side = (v.dim(f"init_pos_emb_{key}", f"pos_emb_{key}") for key in ("height", "width"))
     parts.conv("patch_embed.proj", width, 3, patch_pixels(v), bias=v.flag("patch_embed_proj_bias"))
     parts.table("patch_embed.pos_emb", height * side, width)
-    blocks = parts.blocks("encoder.blocks.*", layers)
+    blocks = parts.blocks("encoder.blocks.*", v.dim("vt_num_hidden_layers", "num_hidden_layers"))
     blocks.norms(("norm0", "norm1"), width, bias=not rms)
-    inside, heads = v.integer("qkv_hidden_size", minimum=1), v.dim("vt_num_attention_heads", "num_attention_heads")
     blocks.attention("", width, ("wqkv",), "wo", bias=v.flag("attn_bias"), inner=inside, heads=heads)
     blocks.mlp("mlp.", width, inner, ("fc0", "fc1"), bias=v.flag("linear_bias"), heads=heads)
     parts.norm("encoder.final_layernorm", width, bias=not rms)
     merge = pair_of(v, "merge_kernel_size")
-    merged, projector = width * merge[0] * merge[1], Parts(Group.VISION)
+    return width, width * merge[0] * merge[1]
+
+
+def kimi_towers(v: Config, text_hidden: int, place: str, names: Sequence[str]) -> tuple[Tower, ...]:
+    """Return MoonViT with the projector of the Kimi line at `place` (kimi_k25_vit.py, KimiK25MultiModalProjector)."""
+    parts, projector = Parts(Group.VISION), Parts(Group.VISION)
+    width, merged = moonvit(v, parts)
     form = v.text("mm_projector_type")
-    if form not in {"patchmerger", "patchmergerv2"}:
-        refuse(v, "mm_projector_type")
-    after = form == "patchmergerv2"
-    if after:
+    if form == "patchmergerv2":
         projector.norm("post_norm", text_hidden, bias=False)
-    else:
+    elif form == "patchmerger":
         projector.norm("pre_norm", width)
-    names = ("linear_1", "linear_2") if kind == "moonvit" else ("proj.0", "proj.2")
-    projector.mlp("", merged, merged, names, out=text_hidden, bias=not after, parallel=False)
-    return parts.towers("vision_tower") + projector.towers(projector_name)
+    else:
+        refuse(v, "mm_projector_type")
+    bias = form == "patchmerger"
+    projector.mlp("", merged, merged, names, out=text_hidden, bias=bias, parallel=False)
+    return parts.towers("vision_tower") + projector.towers(place)

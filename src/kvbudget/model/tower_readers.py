@@ -23,8 +23,8 @@ from kvbudget.model.tower_encoders import (
     conformer,
     depth_of,
     gemma_attention,
+    kimi_towers,
     merged_width,
-    moonvit,
     patch_3d,
     pixtral,
     qwen2_5_visual,
@@ -494,8 +494,8 @@ def _internvl(c: Config, text_hidden: int) -> tuple[Tower, ...]:
 
 
 def _kimi_k25(c: Config, text_hidden: int) -> tuple[Tower, ...]:
-    """Kimi-K2.5."""
-    return moonvit(c, text_hidden, "kimi_k25_vision", "mm_projector")
+    """Kimi-K2.5 (kimi_k25/modeling_kimi_k25.py; kimi_k25.py)."""
+    return kimi_towers(vision_config(c, "kimi_k25_vision"), text_hidden, "mm_projector", ("proj.0", "proj.2"))
 
 
 def _gemma4(c: Config, text_hidden: int) -> tuple[Tower, ...]:

@@ -15,6 +15,7 @@ from kvbudget.model.tower_encoders import (
     aimv2,
     clip,
     clip_blocks,
+    kimi_towers,
     merged_width,
     moonvit,
     sam,
@@ -106,13 +107,28 @@ def _internvl_chat(c: Config, text_hidden: int) -> tuple[Tower, ...]:
 
 
 def _kimi_vl(c: Config, text_hidden: int) -> tuple[Tower, ...]:
-    """Kimi-VL."""
-    return moonvit(c, text_hidden, "moonvit", "multi_modal_projector")
+    """Kimi-VL (kimi_vl.py)."""
+    names = ("linear_1", "linear_2")
+    return kimi_towers(vision_config(c, "moonvit"), text_hidden, "multi_modal_projector", names)
 
 
 def _kimi_k3(c: Config, text_hidden: int) -> tuple[Tower, ...]:
     """Kimi-K3 (vllm/models/kimi_k3/nvidia/model.py)."""
-    return moonvit(c, text_hidden, "kimi_k3_vision", "mm_projector")
+    return kimi_towers(vision_config(c, "kimi_k3_vision"), text_hidden, "mm_projector", ("proj.0", "proj.2"))
+
+
+def _locate_anything(c: Config, text_hidden: int) -> tuple[Tower, ...]:
+    """MoonViT and the two-layer projector of the Eagle line (kimi_vl.py, eagle2_5_vl.py).
+
+    No engine here has the class; the published checkpoint's names and its 3,830,665,968 values prove the parts.
+    """
+    if c.integer("mlp_connector_layers") not in {2, None}:
+        refuse(c, "mlp_connector_layers")
+    parts, projector = Parts(Group.VISION), Parts(Group.VISION)
+    _, merged = moonvit(vision_config(c, "moonvit"), parts)
+    projector.norm("0", merged)
+    projector.mlp("", merged, text_hidden, ("1", "3"), out=text_hidden, parallel=False)
+    return parts.towers("vision_model") + projector.towers("mlp1")
 
 
 def _phi3_v(c: Config, text_hidden: int) -> tuple[Tower, ...]:
@@ -154,6 +170,32 @@ def _minicpmv(c: Config, text_hidden: int) -> tuple[Tower, ...]:
     sampler.norms(("ln_q", "ln_kv", "ln_post"), text_hidden)
     sampler.table("proj", text_hidden, text_hidden)
     return parts.towers("vpm") + sampler.towers("resampler")
+
+
+def _qwen_vl(c: Config, text_hidden: int) -> tuple[Tower, ...]:
+    """Qwen-VL: a ViT and a resampler (vLLM 0.10, qwen_vl.py); a plain Qwen has no `visual`."""
+    del text_hidden  # output_dim says it
+    v = c.sub("visual", defaults=TOWER_DEFAULTS["qwen_visual"])
+    if v is None:
+        return ()
+    parts, width, out, queries = Parts(Group.VISION), v.dim("width"), v.dim("output_dim"), v.dim("n_queries")
+    parts.conv("conv1", width, 3, patch_pixels(v), bias=False)
+    parts.table("positional_embedding", v.dim("positions"), width)
+    parts.norm("ln_pre", width)
+    blocks = parts.blocks("transformer.resblocks.*", v.dim("layers"))
+    blocks.norms(("ln_1", "ln_2"), width)
+    blocks.attention("attn.", width, ("in_proj",), parallel=False)
+    blocks.mlp("mlp.", width, int(width * v.number("mlp_ratio", default=4)), ("c_fc", "c_proj"))
+    pool = parts.within("attn_pool")
+    pool.table("query", queries, out)
+    pool.table("pos_embed", queries, out)
+    if width != out:
+        pool.linear("kv_proj", width, out, bias=False)
+    pool.attention("attn.", out, ("in_proj",), parallel=False)
+    pool.norms(("ln_q", "ln_kv"), out)
+    parts.norm("ln_post", out)
+    parts.table("proj", out, out)
+    return parts.towers("transformer.visual")
 
 
 def _molmo(c: Config, text_hidden: int) -> tuple[Tower, ...]:
@@ -346,11 +388,13 @@ REMOTE_READERS: Mapping[str, Reader] = {
     "internvlchat": _internvl_chat,
     "kimik3": _kimi_k3,
     "kimivl": _kimi_vl,
+    "locateanything": _locate_anything,
     "minicpmv": _minicpmv,
     "molmo": _molmo,
     "nemotronhnanovlv2": _radio,
     "ovis": _ovis,
     "phi3v": _phi3_v,
+    "qwen": _qwen_vl,
     "step3vl": _step3_vl,
     "ultravox": _ultravox,
 }

@@ -22,6 +22,7 @@ from kvbudget.present.sheet import (
     axis_text,
     bears_on_kv,
     kv_gib,
+    rows_of,
     sheet_lead,
 )
 from kvbudget.units import GIB, KIB, MIB, gib
@@ -64,7 +65,7 @@ def sheet_page(sheet: Sheet) -> str:
         _charts_section(sheet),
         _table_section(sheet) if sheet.with_gpu else "",
         _notes_section(sheet),
-        f"</main><footer><p>kvbudget {__version__}. GiB are 2<sup>30</sup> bytes; figures are for one GPU.</p></footer>",
+        f"</main><footer><p>kvbudget {__version__}. GiB is 2<sup>30</sup> bytes; figures are for one GPU.</p></footer>",
     ]
     return page(title, "".join(body))
 
@@ -129,17 +130,24 @@ def _requests_section(sheet: Sheet) -> str:
     names = _varying(sheet) or ("gpu",)
     rows = []
     for choices, cells in _by_combination(sheet.cells, sheet):
+        if all(cell.figures is None for cell in cells):
+            continue  # its reason is among the notes
         one = [cell for cell in cells if cell.batch == sheet.batches[0]]
-        tds = "".join(_requests_cell(cell) for cell in one)
-        rows.append(f"<tr><th scope=row>{esc(_name(choices, names))}</th>{tds}</tr>")
-    contexts = [axis_text(value) for value in sheet.axes[-1][1]]
+        rows.append(f"<tr>{_heads(choices, names)}{''.join(_requests_cell(cell) for cell in one)}</tr>")
+    header = [*map(axis_name, names), *(axis_text(value) for value in sheet.axes[-1][1])]
     return (
         "<section><h2>Requests that hold their KV at once</h2>"
         "<p>By tokens of a request. The engine starts only if one request of its longest length fits.</p>"
-        + _scroll_table("Requests at once by context", ["", *contexts], _limited(rows))
+        + _scroll_table("Requests at once by context", header, _limited(rows), len(names))
         + "<p class=key><span class=fits>fits</span> <span class=tight>tight: inside the error bar</span> "
         "<span class=no>no: not one fits</span></p></section>"
     )
+
+
+def _heads(choices: Choices, names: Sequence[str]) -> str:
+    """Return a combination as the heads of a row, one for each axis."""
+    values = dict(choices)
+    return "".join(f"<th scope=row>{esc(axis_text(values[name]))}</th>" for name in names)
 
 
 def _requests_cell(cell: Cell) -> str:
@@ -182,17 +190,16 @@ def _kv_section(sheet: Sheet) -> str:
     for choices, cells in _by_combination(sheet.cells, sheet):
         for _, group in groupby(cells, key=lambda cell: cell.choice(_length_axis(sheet))):
             row = list(group)
-            name = f"<th scope=row>{esc(_name(choices, names))}</th>" if names else ""
             context = f"<td>{esc(axis_text(row[0].choice(_length_axis(sheet))))}</td>"
             tds = "".join(
                 f"<td>{kv_gib(cell.figures.kv_bytes)}</td>" if cell.figures else "<td class=off>refused</td>"
                 for cell in row
             )
-            rows.append(f"<tr>{name}{context}{tds}</tr>")
-    header = [*([""] if names else []), "context", *(f"batch {batch:,}" for batch in sheet.batches)]
+            rows.append(f"<tr>{_heads(choices, names)}{context}{tds}</tr>")
+    header = [*map(axis_name, names), "context", *(f"batch {batch:,}" for batch in sheet.batches)]
     return (
         "<section><h2>KV cache in GiB</h2><p>By tokens of each request and requests at the same time.</p>"
-        + _scroll_table("KV cache in GiB by context and batch", header, _limited(rows), int(bool(names)))
+        + _scroll_table("KV cache in GiB by context and batch", header, _limited(rows), len(names))
         + "</section>"
     )
 
@@ -244,10 +251,12 @@ def _bar(name: str, f: Figures) -> str:
         title, css = _PARTS.get(part, (part.replace("_", " "), "p6"))
         if size:
             spans.append(f'<span class={css} style="width:{size / f.memory_bytes:.2%}"></span>')
-        items.append(f"<li><i class={css}></i>{esc(title)} <b>{gib(size)}</b></li>")
-    pool = f"{gib(f.available_low_bytes)}–{gib(f.available_high_bytes)}"
+            items.append(f"<li><i class={css}></i>{esc(title)} <b>{gib(size)}</b></li>")
+    pool = f"KV pool {gib(f.available_low_bytes)}–{gib(f.available_high_bytes)}"
+    if f.over_bytes:
+        pool = f"over by {gib(f.over_bytes)}: the weights need {gib(f.weights_bytes)}"
     return (
-        f"<div class=memory><h3>{esc(name)} <small>{gib(f.memory_bytes)} GiB, KV pool {pool}</small></h3>"
+        f"<div class=memory><h3>{esc(name)} <small>{gib(f.memory_bytes)} GiB, {pool}</small></h3>"
         f"<div class=bar aria-hidden=true>{''.join(spans)}</div><ul class=legend>{''.join(items)}</ul></div>"
     )
 
@@ -298,9 +307,8 @@ def _kv_charts(sheet: Sheet) -> list[Chart]:
             f = cell.figures
             assert f is not None  # noqa: S101 - filtered above
             types.setdefault(cell.choice("kv_cache_dtype"), {})[f.context] = f.kv_bytes
-            if sheet.with_gpu:
-                if cell.choice("kv_cache_dtype") == next(iter(types)):
-                    pools[axis_text(cell.choice("gpu"))] = f
+            if sheet.with_gpu and cell.choice("kv_cache_dtype") == next(iter(types)):
+                pools[axis_text(cell.choice("gpu"))] = f
         lines = [
             Line(
                 ", ".join(filter(None, [_requests_words(batch), f"KV type {kind}" if len(types) > 1 else ""])),
@@ -332,11 +340,15 @@ def _requests_words(batch: int) -> str:
 
 def _pool_sentence(pools: Mapping[str, Figures], kind: str | None) -> str:
     """Say how long one request may be on each card, the first few."""
-    found = [f"{f.max_model_len_that_fits:,} tokens on {name}" for name, f in list(pools.items())[:MAX_NAMED]]
-    if not found:
+    if not pools:
         return "What the requests hold on one GPU."
-    by = f" with KV type {kind}" if kind else ""
-    return f"The dashed lines are the cards' KV pools. One request fits up to {', '.join(found)}{by}."
+    lengths = {name: f.max_model_len_that_fits for name, f in list(pools.items())[:MAX_NAMED]}
+    found = [f"up to {length:,} tokens on {name}" for name, length in lengths.items() if length]
+    none = [name for name, length in lengths.items() if not length]
+    by = f" ({kind})" if kind else ""
+    fits = f" One request{by} fits {', '.join(found)}." if found else ""
+    missing = f" None fits on {', '.join(none)}." if none else ""
+    return f"Dashed: the cards' KV pools.{fits}{missing}"
 
 
 def _requests_chart(sheet: Sheet) -> Chart:
@@ -490,19 +502,17 @@ def _table_section(sheet: Sheet) -> str:
         "requests",
     ]
     rows = []
-    for _, group in groupby(sheet.cells, key=lambda cell: cell.choices):
-        cells = list(group)
+    for cells in rows_of(sheet.cells, _length_axis(sheet)):
         first, f = cells[0], cells[0].figures
-        heads = "".join(f"<th scope=row>{esc(axis_text(first.choice(name)))}</th>" for name in names)
-        context = f"<td>{esc(axis_text(f.context if f else first.choice(_length_axis(sheet))))}</td>"
-        card = (
-            f"<td>{gib(f.weights_bytes)}</td><td>{gib(f.available_kv_cache_memory_bytes)}</td>"
-            if f
-            else "<td>-</td>" * 2
+        whole = f is None and len(cells) > len(sheet.batches)
+        context = "all" if whole else axis_text(f.context if f else first.choice(_length_axis(sheet)))
+        card = (gib(f.weights_bytes), gib(f.available_kv_cache_memory_bytes)) if f else ("-", "-")
+        requests = f"{f.max_concurrent_requests:,}" if f else "-"
+        tds = "".join(map(_figure_cell, cells[: len(sheet.batches)]))
+        rows.append(
+            f"<tr>{_heads(first.choices, names)}<td>{esc(context)}</td><td>{card[0]}</td><td>{card[1]}</td>{tds}"
+            f"<td>{requests}</td></tr>"
         )
-        tds = "".join(_figure_cell(cell) for cell in cells)
-        requests = f"<td>{f.max_concurrent_requests:,}</td>" if f else "<td>-</td>"
-        rows.append(f"<tr>{heads}{context}{card}{tds}{requests}</tr>")
     return (
         "<section><h2>All figures</h2><p>GiB on each GPU; a batch column is the KV of so many requests.</p>"
         + _scroll_table("All figures", header, _limited(rows), len(names))
@@ -589,7 +599,8 @@ _CSS = (
     ".charts{display:grid;gap:2rem;grid-template-columns:minmax(0,1fr)}"
     "@media(min-width:56rem){.charts{grid-template-columns:repeat(2,minmax(0,1fr))}.charts>:only-child{grid-column:1/-1}}"
     "@media(max-width:40rem){th,td{padding:.4rem .5rem}th[scope=row]:first-child{white-space:normal;min-width:7rem}}"
-    "figure{margin:0}.unit,.axis{margin:0;font-size:.8rem;color:var(--mut)}.unit{margin-left:.2rem}.axis{text-align:right}"
+    "figure{margin:0;min-width:0;display:grid;grid-template:subgrid/minmax(0,1fr);grid-row:span 6;row-gap:0}"
+    ".unit,.axis{margin:0;font-size:.8rem;color:var(--mut)}.unit{margin-left:.2rem}.axis{text-align:right}"
     ".plot{position:relative;height:clamp(15rem,40vw,20rem);margin:.35rem 1.7rem 1.6rem 3rem}"
     ".plot>svg{position:absolute;inset:0;width:100%;height:100%;overflow:visible}"
     "path{fill:none;vector-effect:non-scaling-stroke}.g{stroke:var(--line)}"

@@ -192,9 +192,10 @@ def _stages(b: Budget) -> Block | None:
 
 def _cache(b: Budget) -> Block:
     d, s, kv = b.deployment, b.settings, b.kv
+    stages = f", over all {len(b.ranks)} stages" if len(b.ranks) > 1 else ""
     rows = [
-        ("a token", _token_words(kv.bytes_per_token)),
-        ("a request of n", _growth_words(b)),
+        ("a token", _token_words(kv.bytes_per_token) + stages),
+        ("a request of n", _growth_words(b) + stages),
         (
             f"one of {s.max_model_len:,}",
             f"{gib(kv.needed_for_one_request_bytes)} GiB in {b.plan.blocks_per_request:,} blocks",
@@ -324,6 +325,8 @@ def _changes(b: Budget, changes: Sequence[Change]) -> Block | None:
     length = b.deployment.context or b.settings.max_model_len
     header = ("change", "at once", "you give up")
     heading = "Smallest changes that fit" if b.verdict == DOES_NOT_FIT else "Smallest changes that fit with room"
+    if not any(change.enough for change in changes):
+        heading = "None of the changes tried is enough; the nearest"
     return Block(
         heading=f"{heading} (at once: requests of {length:,} tokens)", table=Table(header=header, rows=tuple(rows))
     )

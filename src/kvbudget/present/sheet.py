@@ -264,7 +264,7 @@ def _table(
     header += [f"batch {batch:,}{' ' * pad}" for batch, pad in zip(batches, pads, strict=True)]
     header += ["requests"] if extra else []
     rows = []
-    for alike in _alike(cells, length_axis):
+    for alike in rows_of(cells, length_axis):
         first = alike[0]
         texts = [axis_text(first.choice(name)) for name in varying]
         if first.figures is not None:
@@ -290,7 +290,7 @@ def _pad(sheet: Sheet, cells: Sequence[Cell], batch: int) -> int:
     return max((len(word) + 1 for word in words if word), default=0) if sheet.with_gpu else 0
 
 
-def _alike(cells: Sequence[Cell], length_axis: str) -> list[list[Cell]]:
+def rows_of(cells: Sequence[Cell], length_axis: str) -> list[list[Cell]]:
     """Return the cells of each row; a combination that is refused whatever the context is one row."""
     found = []
     for _, group in groupby(cells, key=lambda cell: [one for one in cell.choices if one[0] != length_axis]):

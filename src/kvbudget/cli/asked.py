@@ -1,0 +1,52 @@
+"""Verbs that take a launch command: `kvbudget VERB [OPTIONS] [MODEL] -- vllm serve …`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from kvbudget.errors import InputError
+
+LAUNCH = "kvbudget.launch"
+"""Where a context keeps the launch command that stands after `--`."""
+
+
+class TakesLaunch(click.Command):
+    """A verb that takes a launch command after `--`, whose flags are the engine's and not its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set the launch command aside and parse the rest."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[LAUNCH] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the model and the options of a verb, those of a launch command included; what stands before `--` wins.
+
+    What was not understood is noted on stderr.
+
+    Raises:
+        InputError: No model was named, or the launch command is not understood.
+        CannotTell: The launch command starts another engine.
+    """
+    command = ctx.meta.get(LAUNCH)
+    if command and model is None and len(command) == 1 and not any(char.isspace() for char in command[0]):
+        model, command = command[0], None  # a lone word is the model, as everywhere after two dashes
+    if not command:
+        if not model:
+            raise InputError("No model was named; give a folder, a config.json or a name from `kvbudget models`.")
+        return model, options
+    from kvbudget.cli.launch import parse_launch  # noqa: PLC0415 - few commands paste one
+
+    launch = parse_launch(command)
+    for note in launch.notes:
+        click.echo(f"kvbudget: note: {note}", err=True)
+    typed = {
+        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    return model or launch.model, {**options, **launch.options, **typed, "uncounted": tuple(launch.warnings)}
