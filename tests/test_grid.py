@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvbudget.budget import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT, budget
+from kvbudget.budgeting import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT, budget
 from kvbudget.deployment import Deployment
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.grid import MAX_CELLS, REFUSED, Cell, grid, sheet, steps_between, usual_contexts

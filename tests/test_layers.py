@@ -46,7 +46,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("hub", "parallel"),
     ("deployment",),
     ("engines.*",),
-    ("budget",),
+    ("budgeting",),
     ("suggestions", "grid", "explain"),
     ("present.*",),
     ("cli.*", "cli_*"),

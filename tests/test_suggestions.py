@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT, Budget, budget
+from kvbudget.budgeting import DOES_NOT_FIT, FITS, TIGHT, Budget, budget
 from kvbudget.deployment import Deployment
 from kvbudget.errors import KvbudgetError
 from kvbudget.hub import load_model

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvbudget.budget import Budget, Kv, Line, Rank, budget
+    from kvbudget.budgeting import Budget, Kv, Line, Rank, budget
     from kvbudget.deployment import Deployment
     from kvbudget.errors import AccessError, CannotTell, InputError, KvbudgetError
     from kvbudget.facts.gpus import Gpu, find_gpu
@@ -23,17 +23,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AccessError": "errors",
-    "Budget": "budget",
+    "Budget": "budgeting",
     "CannotTell": "errors",
     "Deployment": "deployment",
     "Gpu": "facts.gpus",
     "InputError": "errors",
-    "Kv": "budget",
+    "Kv": "budgeting",
     "KvbudgetError": "errors",
-    "Line": "budget",
+    "Line": "budgeting",
     "Model": "model",
-    "Rank": "budget",
-    "budget": "budget",
+    "Rank": "budgeting",
+    "budget": "budgeting",
     "find_gpu": "facts.gpus",
     "kv_bytes": "textbook",
 }

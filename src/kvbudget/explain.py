@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget import __version__
-from kvbudget.budget import SCHEMA, budget
+from kvbudget.budgeting import SCHEMA, budget
 from kvbudget.engines import vllm
 from kvbudget.engines.vllm_specs import layer_specs
 from kvbudget.errors import InputError
@@ -37,7 +37,7 @@ from kvbudget.units import gib
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kvbudget.budget import Budget
+    from kvbudget.budgeting import Budget
     from kvbudget.deployment import Deployment
     from kvbudget.engines.vllm import Settings
     from kvbudget.engines.vllm_specs import CacheSettings, Spec

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from kvbudget.budget import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT, budget
+from kvbudget.budgeting import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT, budget
 from kvbudget.deployment import Deployment
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.explain import kept, request_bytes
@@ -21,7 +21,7 @@ from kvbudget.textbook import TABLE_CONTEXTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kvbudget.budget import Budget
+    from kvbudget.budgeting import Budget
     from kvbudget.explain import Kept
     from kvbudget.model import Model
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT, budget, most_kv_heads
+from kvbudget.budgeting import DOES_NOT_FIT, FITS, TIGHT, budget, most_kv_heads
 from kvbudget.deployment import flag
 from kvbudget.errors import KvbudgetError
 from kvbudget.model.shapes import LatentAttention
@@ -18,7 +18,7 @@ from kvbudget.units import MIB, gib
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kvbudget.budget import Budget
+    from kvbudget.budgeting import Budget
     from kvbudget.deployment import Deployment
     from kvbudget.model import Model
 

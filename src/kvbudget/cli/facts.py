@@ -152,7 +152,7 @@ def _models() -> Iterable[Entry]:
 
 def _model(row: CatalogueRow) -> Entry:
     """Return a row of the catalogue with the figures that follow from its config, KV of the whole model included."""
-    from kvbudget.budget import budget  # noqa: PLC0415 - only this verb computes
+    from kvbudget.budgeting import budget  # noqa: PLC0415 - only this verb computes
     from kvbudget.deployment import Deployment  # noqa: PLC0415
     from kvbudget.errors import KvbudgetError  # noqa: PLC0415
     from kvbudget.explain import STAND_IN_GPU  # noqa: PLC0415

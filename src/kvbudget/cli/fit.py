@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbudget.budget import DOES_NOT_FIT, budget, refusal_dict
+from kvbudget.budgeting import DOES_NOT_FIT, budget, refusal_dict
 from kvbudget.cli.asked import TakesLaunch, asked
 from kvbudget.cli.options import build_deployment, chosen_output, deployment_options, output_options
 from kvbudget.errors import CannotTell
 from kvbudget.hub import load_model
 
 if TYPE_CHECKING:
-    from kvbudget.budget import Budget
+    from kvbudget.budgeting import Budget
 
 WIDTH = 80
 """Columns where nobody says, and on anything that is not a terminal."""

@@ -6,7 +6,7 @@ arithmetic is in `vllm_cache`, the estimated parts are in `vllm_overhead`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING
@@ -309,11 +309,36 @@ def requested_bytes(card: Gpu, s: Settings) -> int:
 
 
 
-@lru_cache(maxsize=1024)
-def _growth(model: Model, cache: CacheSettings) -> tuple[int, int]:
-    return vllm_specs.growth(model, cache)
-
-
 def growth(model: Model, s: Settings) -> tuple[int, int]:
     """Return (bytes a token adds, bytes a long request holds on top) on one rank; see `vllm_specs.growth`."""
-    return _growth(model, replace(s.cache, max_model_len=1, max_num_batched_tokens=1, max_num_seqs=1))
+    c = s.cache
+    layout = (c.tensor_parallel_size, c.pipeline_parallel_size, c.decode_context_parallel_size)
+    return _growth(model, s.version, layout, c.dtype, c.kv_cache_dtype, c.block_size, c.compute_capability)
+
+
+@lru_cache(maxsize=1024)
+def _growth(
+    model: Model,
+    version: Version,
+    layout: tuple[int, int, int],
+    dtype: str,
+    kv_cache_dtype: str,
+    block_size: int | None,
+    capability: tuple[int, int] | None,
+) -> tuple[int, int]:
+    tp, pp, dcp = layout
+    return vllm_specs.growth(
+        model,
+        CacheSettings(
+            version=version,
+            tensor_parallel_size=tp,
+            pipeline_parallel_size=pp,
+            decode_context_parallel_size=dcp,
+            dtype=dtype,
+            kv_cache_dtype=kv_cache_dtype,
+            block_size=block_size,
+            compute_capability=capability,
+            max_model_len=1,
+            max_num_batched_tokens=1,
+        ),
+    )

@@ -13,7 +13,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget import __version__
-from kvbudget.budget import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT
+from kvbudget.budgeting import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT
 from kvbudget.grid import REFUSED
 from kvbudget.present.document import clean
 from kvbudget.present.sheet import (

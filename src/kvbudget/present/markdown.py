@@ -9,7 +9,7 @@ from kvbudget.present.report import budget_document
 from kvbudget.suggestions import smallest_changes
 
 if TYPE_CHECKING:
-    from kvbudget.budget import Budget
+    from kvbudget.budgeting import Budget
 
 
 def budget_markdown(b: Budget) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbudget.basis import Basis
-from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT
+from kvbudget.budgeting import DOES_NOT_FIT, FITS, TIGHT
 from kvbudget.present.document import Block, Document, Table
 from kvbudget.units import KIB, gib, human_bytes, human_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvbudget.budget import Budget, Line, Rank
+    from kvbudget.budgeting import Budget, Line, Rank
     from kvbudget.model import Model
     from kvbudget.suggestions import Change
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kvbudget import __version__
-from kvbudget.budget import CANNOT_TELL, DOES_NOT_FIT, FITS, SCHEMA, TIGHT
+from kvbudget.budgeting import CANNOT_TELL, DOES_NOT_FIT, FITS, SCHEMA, TIGHT
 from kvbudget.facts.gpus import Gpu
 from kvbudget.grid import REFUSED
 from kvbudget.present.document import WIDTH, Block, Document, Table, as_csv, as_markdown, as_text, table_lines

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvbudget.present.document import as_csv
 
 if TYPE_CHECKING:
-    from kvbudget.budget import Budget
+    from kvbudget.budgeting import Budget
 
 HEADER = ("rank", "name", "needs_bytes", "takes_bytes", "low_bytes", "high_bytes", "basis", "source")
 """The columns, named as in the JSON; scripts rely on them."""

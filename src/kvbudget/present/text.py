@@ -6,7 +6,7 @@ import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kvbudget.budget import DOES_NOT_FIT, FITS, TIGHT
+from kvbudget.budgeting import DOES_NOT_FIT, FITS, TIGHT
 from kvbudget.present.document import WIDTH, Document, as_text
 from kvbudget.present.report import budget_document, budget_words, gpu_words, split_lines, verdict_words
 from kvbudget.suggestions import smallest_changes
@@ -15,7 +15,7 @@ from kvbudget.units import gib
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvbudget.budget import Budget, Rank
+    from kvbudget.budgeting import Budget, Rank
 
 NARROWEST = 72
 """Columns below which tables cannot be read."""

@@ -341,14 +341,15 @@ def _smallest(ranks: tuple[Rank, ...]) -> Rank:
 
 def _verdict(plan: CachePlan, ranks: tuple[Rank, ...], override: int | None) -> str:
     """Only the high end of every estimate makes it fit; between the bounds it is tight."""
-    low = _spare(plan, ranks, [rank.available_low_bytes for rank in ranks], override)
-    high = _spare(plan, ranks, [rank.available_high_bytes for rank in ranks], override)
-    if ranks[0].deployment.kv_cache_memory_bytes:
-        low = min(low, *(rank.room_bytes[0] for rank in ranks))
-        high = min(high, *(rank.room_bytes[1] for rank in ranks))
-    if low >= 0:
-        return FITS
-    return TIGHT if high >= 0 else DOES_NOT_FIT
+    given = ranks[0].deployment.kv_cache_memory_bytes is not None
+    for verdict, end in ((FITS, 0), (TIGHT, 1)):
+        available = [rank.available_high_bytes if end else rank.available_low_bytes for rank in ranks]
+        spare = _spare(plan, ranks, available, override)
+        if given:
+            spare = min(spare, *(rank.room_bytes[end] for rank in ranks))
+        if spare >= 0:
+            return verdict
+    return DOES_NOT_FIT
 
 
 def _spare(plan: CachePlan, ranks: tuple[Rank, ...], available: list[int], override: int | None) -> int:
