@@ -896,13 +896,15 @@ OTHER_KEYS = (
 @st.composite
 def damaged(draw: st.DrawFn) -> Config:
     """A valid config with one to three keys dropped, replaced or added."""
-    config = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]
-    for _ in range(draw(st.integers(1, 3))):
-        paths = [*sizes(config), "model_type", "torch_dtype", *OTHER_KEYS]
-        path = draw(st.sampled_from(paths))
-        if draw(st.booleans()) or path in OTHER_KEYS:
+    whole = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]
+    paths = [*sizes(whole), "model_type", "torch_dtype", *OTHER_KEYS]
+    config = whole
+    for path in draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)):
+        if not isinstance(config.get(path.split(".")[0], {}), dict) and "." in path:
+            continue  # its parent has been replaced
+        if path in OTHER_KEYS or draw(st.booleans()):
             config = changed(config, path, draw(JSON_VALUES))
-        elif path in sizes(config) or path in config:
+        elif "." in path or path in config:
             config = without(config, path)
     return config
 

@@ -324,7 +324,7 @@ def test_fit_loads_nothing_slow(small_config: Path, output: tuple[str, ...]) -> 
     needless = SLOW | {f"{PACKAGE}.{name}" for name in ("facts.catalogue", "textbook", "lab", "cli_textbook", "grid")}
     before = loaded_by("--version")  # what click itself loads in this environment is not this package's doing
     loaded = loaded_by("fit", str(small_config), "--gpu-memory", "80GiB", *output)
-    assert f"{PACKAGE}.budget" in loaded
+    assert f"{PACKAGE}.budgeting" in loaded
     assert sorted((loaded - before) & needless) == []
 
 
@@ -333,5 +333,5 @@ def test_the_library_never_loads_the_command_line() -> None:
     code = "import sys, kvbudget as kb; [getattr(kb, name) for name in kb.__all__]; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = done.stdout.split()
-    assert f"{PACKAGE}.budget" in loaded
+    assert f"{PACKAGE}.budgeting" in loaded
     assert [name for name in loaded if name.split(".")[0] == "click" or name.startswith(f"{PACKAGE}.cli")] == []

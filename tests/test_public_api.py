@@ -225,7 +225,7 @@ def test_command_prints_what_the_library_says(answer: kb.Budget, tmp_path: Any) 
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("first", ["kvbudget.budget", "kvbudget.cli.fit", "kvbudget.grid"])
+@pytest.mark.parametrize("first", ["kvbudget.budgeting", "kvbudget.cli.fit", "kvbudget.grid"])
 def test_the_function_and_its_module_do_not_meet(first: str) -> None:
     """`kvbudget.budget` is the function, whatever was imported before."""
     code = f"import {first}, kvbudget as kb; from kvbudget import Budget, budget; assert callable(kb.budget) and budget"

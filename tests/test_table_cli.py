@@ -1,7 +1,7 @@
 """`kvbudget table`: what a person sees in 80 columns, and what a script reads.
 
-`KVBUDGET_UPDATE_GOLDEN=1 pytest tests/test_table_cli.py` rewrites the golden files; read the difference before keeping it.
-Their pools are given (`--kv-cache-memory-bytes`) where a card is named, so that no estimate is in them.
+`KVBUDGET_UPDATE_GOLDEN=1 pytest tests/test_table_cli.py` rewrites the golden files; read the difference before keeping
+it. Their pools are given (`--kv-cache-memory-bytes`) where a card is named, so that no estimate is in them.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_contexts_under_a_given_length(capsys: pytest.CaptureFixture[str]) -> No
         (("llama-3.1-8b", "--contexts", "32,768"), 2, "may be one number or several; write 32768"),
         (("llama-3.1-8b", "--contexts", "abc"), 2, "--contexts 'abc' is not understood"),
         (("llama-3.1-8b", "--batches", "0"), 2, "A batch is 0"),
-        (("llama-3.1-8b", "--batches", ","), 2, ""),
+        (("llama-3.1-8b", "--batches", "1,"), 2, "--batches '1,' has an empty value"),
         (("llama-3.1-8b", "--gpu", "h1000"), 2, 'Unknown GPU "h1000"'),
         (("llama-3.1-8b", "-tp", "3"), 2, "32 attention heads cannot be split by 3"),
         (("llama-3.1-8b", "--json", "--csv"), 2, "exclude each other"),

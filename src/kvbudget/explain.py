@@ -433,7 +433,7 @@ def explain_kv(d: Deployment, *, file: ConfigFile | None = None) -> KvExplanatio
         file: The config as text, if the model came from a file: then factors name lines.
 
     Raises:
-        InputError, CannotTell: As `kvbudget.budget.budget`.
+        InputError, CannotTell: As `kvbudget.budget`.
     """
     b = budget(d)
     context = d.context or b.settings.max_model_len
@@ -864,7 +864,7 @@ def explain_weights(d: Deployment) -> WeightExplanation:
     """Return the weights of one rank by group and format; parameters are those of the whole model.
 
     Raises:
-        InputError, CannotTell: As `kvbudget.budget.budget`.
+        InputError, CannotTell: As `kvbudget.budget`.
     """
     model, dtype = d.model, vllm.settings(d).dtype
     rows = _weight_rows(((path, weight) for _, path, weight in model.weights()), d, dtype)

@@ -48,6 +48,7 @@ class Figures:
         block_size: Tokens of a block.
         kv_cache_size_tokens: "GPU KV cache size" of the engine's log.
         max_concurrency: "Maximum concurrency" of the engine's log.
+        starts: The engine starts, if only just.
         max_concurrent_requests: Requests of `context` tokens that hold their KV at once.
         max_num_seqs: Requests that the engine runs at once, whatever the memory.
         max_model_len_that_fits: The longest request for which there is room.
@@ -70,6 +71,7 @@ class Figures:
     block_size: int
     kv_cache_size_tokens: int
     max_concurrency: float
+    starts: bool
     max_concurrent_requests: int
     max_num_seqs: int
     max_model_len_that_fits: int
@@ -217,6 +219,7 @@ def _figures(b: Budget, requests: int, rows: dict[Any, tuple[Kept, ...]]) -> Fig
         block_size=b.kv.block_size,
         kv_cache_size_tokens=b.kv.kv_cache_size_tokens,
         max_concurrency=b.kv.max_concurrency,
+        starts=b.fits,
         max_concurrent_requests=requests,
         max_num_seqs=s.max_num_seqs,
         max_model_len_that_fits=b.max_model_len_that_fits,

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kvbudget import __version__
-from kvbudget.errors import KvbudgetError
+from kvbudget.errors import AccessError, KvbudgetError
 
 VERBS = {
     "fit": ("kvbudget.cli.fit:fit", "The budget of one deployment: verdict, lines, concurrency."),
@@ -82,12 +82,16 @@ def main(arguments: list[str] | None = None) -> None:
     except KvbudgetError as error:
         click.echo(f"kvbudget: {error}", err=True)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"kvbudget: the result cannot be written: {error.strerror or error}.", err=True)
+        sys.exit(AccessError.exit_code)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)

@@ -57,7 +57,7 @@ class Number(click.ParamType):  # type: ignore[type-arg] # generic in newer rele
         """Return an int or a float."""
         if not isinstance(value, str):
             return value
-        for kind in (int, float):
+        for kind in (int, float) if value.isascii() else ():
             try:
                 return kind(value)
             except ValueError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvbudget.cli.options import NUMBER, TOKENS, choose_gpu, deployment_parameters
-from kvbudget.deployment import Deployment, flag
+from kvbudget.deployment import Deployment
 from kvbudget.errors import InputError
 from kvbudget.explain import STAND_IN_GPU
 from kvbudget.grid import sheet, steps_between, usual_contexts
@@ -41,12 +41,16 @@ class Several(click.ParamType):  # type: ignore[type-arg] # generic in newer rel
         """Return the values; refuse what may be one number with separators."""
         if not isinstance(value, str):
             return value if isinstance(value, tuple) else (value,)
+        name = max(param.opts, key=len) if param else "value"
         if _THOUSANDS.fullmatch(value):
-            name, one = (max(param.opts, key=len) if param else "value"), value.replace(",", "").strip()
+            one = value.replace(",", "").strip()
             raise InputError(
                 f"{name} {value!r} may be one number or several; write {one}, or a space after each comma."
             )
-        return tuple(self.one.convert(part.strip(), param, ctx) for part in value.split(",") if part.strip())
+        parts = [part.strip() for part in value.split(",")]
+        if not all(parts):
+            raise InputError(f"{name} {value[:40]!r} has an empty value; give one, or several separated by commas.")
+        return tuple(self.one.convert(part, param, ctx) for part in parts)
 
 
 def _parameters() -> list[click.Parameter]:
@@ -114,8 +118,6 @@ def _sheet(
     given: dict[str, tuple[Any, ...]] = {}
     single: dict[str, Any] = {}
     for name, value in options.items():
-        if isinstance(value, tuple) and not value:
-            raise InputError(f"{flag(name)} has no value; give one, or several separated by commas.")
         if isinstance(value, tuple) and len(value) > 1:
             given[name] = value
         elif value is not None:

@@ -15,7 +15,7 @@ from kvbudget.basis import Basis
 from kvbudget.engines import vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
-from kvbudget.errors import InputError
+from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Group, Split
@@ -77,6 +77,7 @@ def settings(d: Deployment) -> Settings:
         InputError: The layout or the length is one that the engine refuses.
     """
     check_layout(d)
+    check_quantization(d)
     version = parse_version(d.engine_version)
     rules = facts.rules(version)
     dtype = _dtype(d.dtype, d.model, d.card)
@@ -197,6 +198,31 @@ def check_layout(d: Deployment) -> None:
             f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
         )
     stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
+
+
+def check_quantization(d: Deployment) -> None:
+    """Refuse a `--quantization` that is unknown, or that the checkpoint is not.
+
+    Raises:
+        InputError: No such method, or a method of checkpoints over one that is not quantized: vLLM would stop.
+        CannotTell: A method that quantizes while loading, which is not counted yet.
+    """
+    name = d.quantization
+    if name is None:
+        return
+    if name not in facts.QUANTIZATIONS:
+        raise InputError(f"--quantization {name!r} is not known; choose one of {', '.join(facts.QUANTIZATIONS)}.")
+    if d.model.quantization is None and facts.QUANTIZATIONS[name]:
+        raise CannotTell(
+            f"--quantization {name} quantizes while loading, which this version of kvbudget does not count yet; give a "
+            "checkpoint that is quantized already.",
+            key="quantization",
+        )
+    if d.model.quantization is None:
+        raise InputError(
+            f"--quantization {name}, but config.json has no quantization_config, so vLLM would stop; pick a checkpoint "
+            f"in that format or leave the flag out."
+        )
 
 
 @lru_cache(maxsize=256)

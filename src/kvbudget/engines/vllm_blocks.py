@@ -40,6 +40,8 @@ class Asked(NamedTuple):
         contexts: Decode context parallelism is on.
         latent: It is latent attention (MLA).
         sparse: With an indexer.
+        block_sparse: It is no latent attention, and an indexer chooses blocks of its keys.
+        compressed: Its latents stand for several tokens each.
         nope: `qk_nope_head_dim`, 0 if it is not latent or not known.
         topk: `index_topk`, 0 without an indexer.
     """
@@ -60,6 +62,8 @@ class Asked(NamedTuple):
     contexts: bool = False
     latent: bool = False
     sparse: bool = False
+    block_sparse: bool = False
+    compressed: bool = False
     nope: int = 0
     topk: int = 0
 
@@ -127,7 +131,11 @@ def _and_block(block_size: int | None) -> str:
 
 def _candidates(asked: Asked) -> tuple[Mapping[str, Backend], Sequence[str]]:
     """Return the backends of the layer's kind and their names by preference."""
-    if asked.sparse:
+    if asked.compressed:
+        rows, table = facts.COMPRESSED, facts.COMPRESSED_ORDER
+    elif asked.block_sparse:
+        rows, table = facts.BLOCK_SPARSE, facts.BLOCK_SPARSE_ORDER
+    elif asked.sparse:
         rows, table = facts.SPARSE, facts.SPARSE_ORDER
     elif asked.latent:
         rows, table = facts.LATENT, facts.LATENT_ORDER
@@ -155,7 +163,7 @@ def _accepts(backend: Backend, asked: Asked) -> bool:
         and (not asked.contexts or backend.contexts)
         and (not backend.flash or _flash_accepts(backend, asked))
         and (not asked.latent or _latent_accepts(backend, asked))
-        and (not asked.kv_cache_dtype.startswith("nvfp4") or _nvfp4_accepted(asked))
+        and (asked.block_sparse or not asked.kv_cache_dtype.startswith("nvfp4") or _nvfp4_accepted(asked))
     )
 
 

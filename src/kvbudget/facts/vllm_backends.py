@@ -142,6 +142,31 @@ SPARSE: Mapping[str, Backend] = MappingProxyType(
 )
 """Backends for latent attention with an indexer."""
 
+BLOCK_SPARSE: Mapping[str, Backend] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Backend("TRITON_MSA", (128,), False, FP8 | {"nvfp4"}, BLACKWELL, (128,)),
+            Backend("MINIMAX_M3_SPARSE", (128,), False, E5M2, heads=(128,)),
+        )
+    }
+)
+"""Backends for layers whose indexer chooses blocks of keys (models/minimax_m3/common/sparse_attention.py,
+select_main_backend_and_impl_cls; capability 10 reports the first under the second's name)."""
+
+_DS_MLA = frozenset({"auto", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"})
+
+COMPRESSED: Mapping[str, Backend] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Backend("FLASHMLA_SPARSE_DSV4", (256,), False, _DS_MLA, (HOPPER[0], BLACKWELL[1])),
+            Backend("FLASHINFER_MLA_SPARSE_DSV4", (256,), False, _DS_MLA, WORKSTATION),
+        )
+    }
+)
+"""Backends for compressed latents (models/deepseek_v4/nvidia/model.py, _select_dsv4_attn_cls)."""
+
 INDEXER_BLOCK = 64
 """Tokens of a block of the indexer's cache (mla/indexer.py, DeepseekV32IndexerBackend)."""
 
@@ -209,6 +234,14 @@ SPARSE_ORDER: Sequence[tuple[Version, Mapping[int | None, tuple[str, ...]]]] = (
 """On capability 10 an FP8 cache goes to FlashInfer since 0.19, and before for at most `FEW_HEADS` query heads a rank; with
 the model's own type the two backends cache the same bytes."""
 
+BLOCK_SPARSE_ORDER: Sequence[tuple[Version, Mapping[int | None, tuple[str, ...]]]] = (
+    ((0, 24, 0), {None: tuple(BLOCK_SPARSE)}),
+)
+
+COMPRESSED_ORDER: Sequence[tuple[Version, Mapping[int | None, tuple[str, ...]]]] = (
+    ((0, 20, 0), {None: tuple(COMPRESSED)}),
+)
+
 FEW_HEADS = 16
 FEW_HEADS_FIRST: Version = (0, 19, 0)
 """Before, the order of capability 10 is turned round for few heads."""
@@ -265,9 +298,12 @@ KV_BY_BACKEND: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "FLASHMLA_SPARSE": {"fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla"},
         "FLASHINFER_MLA_SPARSE_SM120": {"auto": "fp8_ds_mla", "fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla"},
+        "FLASHMLA_SPARSE_DSV4": dict.fromkeys(_DS_MLA, "fp8_ds_mla"),
+        "FLASHINFER_MLA_SPARSE_DSV4": dict.fromkeys(_DS_MLA, "fp8_ds_mla"),
     }
 )
-"""Backend to what a KV cache type becomes for it (mla_attention.py, _canonicalize_sparse_mla_kv_cache_dtype)."""
+"""Backend to what a KV cache type becomes for it (mla_attention.py, _canonicalize_sparse_mla_kv_cache_dtype;
+models/deepseek_v4/attention.py, _resolve_dsv4_kv_cache_dtype)."""
 
 # -- FlashAttention's versions (v1/attention/backends/fa_utils.py, get_flash_attn_version)
 

@@ -78,14 +78,6 @@ KV_BY_ARCHITECTURE: Sequence[tuple[Version, Mapping[tuple[str, int | None], Mapp
 )
 """(Architecture, capability major or None for all) to what a KV cache type becomes for it (models/config.py)."""
 
-KV_BY_BACKEND: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "FLASHMLA_SPARSE": {"fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla"},
-        "FLASHINFER_MLA_SPARSE_SM120": {"auto": "fp8_ds_mla", "fp8": "fp8_ds_mla", "fp8_e4m3": "fp8_ds_mla"},
-    }
-)
-"""Backend to what a KV cache type becomes for it (mla_attention.py, _canonicalize_sparse_mla_kv_cache_dtype)."""
-
 OWN_TYPE_ALWAYS = frozenset({"falcon", "RefinedWeb", "RefinedWebModel"})
 """Model types whose attention keeps the model's own type whatever the flag says: it is made without the cache's settings
 (models/falcon.py, with rotary positions or ALiBi)."""
@@ -132,12 +124,16 @@ STATE_ALIGNED_BLOCKS = 2
 """Blocks of a request in aligned mode: the state before and the state being written (v1/kv_cache_interface.py,
 MambaSpec.max_memory_usage_bytes)."""
 
-STATE_CHECKPOINTS: Sequence[tuple[Version, frozenset[str]]] = (
+STATE_CHECKPOINTS: Sequence[tuple[Version, frozenset[tuple[str, str | None]]]] = (
     ((0, 0, 0), frozenset()),
-    ((0, 32, 0), frozenset({"mamba2"})),
+    ((0, 29, 0), frozenset({("kda", "kimi_k3")})),
+    ((0, 32, 0), frozenset({("kda", "kimi_k3"), ("mamba2", None)})),
 )
-"""Kinds that hold one block more in aligned mode, for a checkpoint inside a prefill
-(layers/mamba/mamba_mixer2.py, get_kv_cache_spec)."""
+"""(Kind, outer model type or None for all) that hold one block more in aligned mode, for a checkpoint inside a prefill
+(layers/mamba/mamba_mixer2.py and models/kimi_k3/nvidia/kda.py, get_kv_cache_spec)."""
+
+CHECKPOINT_MAJORS: Mapping[str, tuple[int, ...]] = MappingProxyType({"kda": (9, 10, 12)})
+"""Compute capabilities (major) whose kernels write it (models/kimi_k3/nvidia/kda.py, resolve_kda_prefill_backend)."""
 
 STATE_SPECULATIVE = frozenset({"mamba2", "gated_delta_net", "kda", "short_conv"})
 """Kinds whose convolution, the tensors that are not split by their first axis, keeps a column more for each speculative
@@ -194,6 +190,10 @@ GROUPING: Sequence[tuple[Version, Grouping]] = (
     ((0, 18, 1), Grouping(padded=False, ratio=1.5)),
     ((0, 24, 0), Grouping(ratio=1.5)),
 )
+
+PACKED: Sequence[tuple[Version, str]] = (((0, 0, 0), "unknown"), ((0, 29, 0), "whole"), ((0, 30, 0), "split"))
+"""How groups of compressed caches are made, whose pages stand side by side in a block (_get_packed_kv_cache_groups): by
+rules that are not read here; windows stay whole; or are split to fit a block when no pattern of layers repeats."""
 
 CHUNKS_KEPT: Sequence[tuple[Version, str]] = (
     ((0, 0, 0), "full"),

@@ -417,7 +417,12 @@ def _ct_groups(groups: Config) -> Iterator[Config]:
     """Yield the groups about weights; those that target attention modules are about the KV cache."""
     for key in groups.data:
         group = groups.sub(key)
-        if group is not None and not all(name.endswith("Attention") for name in _strings(group, "targets") or ()):
+        if group is None:
+            continue
+        targets = _strings(group, "targets")
+        if not targets:
+            raise InputError(f"{group.name('targets')} must list what the scheme is for; check the config.")
+        if not all(name.endswith("Attention") for name in targets):
             yield group
 
 

@@ -14,9 +14,10 @@ from kvbudget.facts.class_defaults import CLASS_DEFAULTS
 from kvbudget.model.attention import ATTENTION_KEYS
 from kvbudget.model.config import MAX_DIM, Config
 from kvbudget.model.decoder import Decoder, outside, read_decoder
-from kvbudget.model.feed_forward import active_experts, expert_count
+from kvbudget.model.feed_forward import ACTIVE_KEYS, active_experts, expert_count
 from kvbudget.model.legacy import modernise
 from kvbudget.model.model import Model
+from kvbudget.units import MAX_COUNT
 
 if TYPE_CHECKING:
     from kvbudget.model.quantization import Recipe
@@ -84,7 +85,7 @@ def read_model(
         parts = _encoder_decoder(c, top)
     else:
         parts = _decoder(c, top, model_type, top_type, architecture)
-    return Model(
+    model = Model(
         name=name or _own_name(config),
         source=source,
         model_type=model_type,
@@ -95,6 +96,23 @@ def read_model(
         config=config,
         **parts,
     )
+    _check_sanity(model, c)
+    return model
+
+
+def _check_sanity(model: Model, c: Config) -> None:
+    """Refuse what no single key gives away: more experts a token than there are, more parameters than can be."""
+    experts, active = model.num_experts, active_experts(c) if c.has(*ACTIVE_KEYS) else None
+    if experts > 1 and active is not None and not 1 <= active <= experts:
+        raise InputError(
+            f"{c.name('num_experts_per_tok')} {active} is not from 1 to the {experts} experts there are; "
+            "check the config."
+        )
+    if model.parameters > MAX_COUNT:
+        raise InputError(
+            f"The sizes in the config multiply to {model.parameters:.1e} parameters, more than any model has; "
+            "check hidden_size, intermediate_size and the number of layers and experts."
+        )
 
 
 def _decoder(c: Config, top: Config, model_type: str, top_type: str, architecture: str) -> dict[str, Any]:

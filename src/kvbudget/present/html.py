@@ -22,6 +22,7 @@ from kvbudget.present.sheet import (
     axis_text,
     bears_on_kv,
     kv_gib,
+    requests_text,
     rows_of,
     sheet_lead,
 )
@@ -37,8 +38,12 @@ MAX_LINES = 8
 
 MAX_PANELS = 4
 MAX_BARS = 12
-MAX_TABLE_BYTES = 24_000
-"""What the table of all figures may take of the page; the rest is in the CSV."""
+MAX_FIRST_BYTES = 12_000
+"""What the first table may take of the page; the table of all figures has what is left. The CSV has all rows."""
+
+MAX_PAGE_BYTES = 58_000
+TABLE_HEAD_BYTES = 1_000
+MAX_NAME = 200
 
 MAX_TICKS = 7
 MAX_NAMED = 3
@@ -54,20 +59,22 @@ Choices = tuple[tuple[str, Any], ...]
 
 def sheet_page(sheet: Sheet) -> str:
     """Return the page of a grid: what fits, where the memory goes, two charts, the table behind them."""
-    model = sheet.base.model
-    title = f"{'What fits' if sheet.with_gpu else 'KV cache'}: {model.name}"
-    body = [
-        f"<header><p class=kind>{'What fits' if sheet.with_gpu else 'KV cache'}</p><h1>{esc(model.name)}</h1>",
+    kind, name = "What fits" if sheet.with_gpu else "KV cache", sheet.base.model.name[:MAX_NAME]
+    head = [
+        f"<header><p class=kind>{kind}</p><h1>{esc(name)}</h1>",
         *(f"<p>{esc(line)}</p>" for line in sheet_lead(sheet)),
         "</header><main>",
         _requests_section(sheet) if sheet.with_gpu else _kv_section(sheet),
         _bars_section(sheet) if sheet.with_gpu else "",
         _charts_section(sheet),
-        _table_section(sheet) if sheet.with_gpu else "",
+    ]
+    tail = [
         _notes_section(sheet),
         f"</main><footer><p>kvbudget {__version__}. GiB is 2<sup>30</sup> bytes; figures are for one GPU.</p></footer>",
     ]
-    return page(title, "".join(body))
+    room = MAX_PAGE_BYTES - len(page(f"{kind}: {name}", "".join(head + tail)).encode())
+    table = _table_section(sheet, room) if sheet.with_gpu else ""
+    return page(f"{kind}: {name}", "".join([*head, table, *tail]))
 
 
 def page(title: str, body: str) -> str:
@@ -107,7 +114,7 @@ def _name(choices: Iterable[tuple[str, Any]], names: Iterable[str]) -> str:
     """Return a combination in words: the axes in `names`, a card by its name alone."""
     wanted = set(names)
     words = [
-        axis_text(value) if axis == "gpu" else f"{axis_name(axis)} {axis_text(value)}"
+        axis_text(axis, value) if axis == "gpu" else f"{axis_name(axis)} {axis_text(axis, value)}"
         for axis, value in choices
         if axis in wanted
     ]
@@ -134,7 +141,7 @@ def _requests_section(sheet: Sheet) -> str:
             continue  # its reason is among the notes
         one = [cell for cell in cells if cell.batch == sheet.batches[0]]
         rows.append(f"<tr>{_heads(choices, names)}{''.join(_requests_cell(cell) for cell in one)}</tr>")
-    header = [*map(axis_name, names), *(axis_text(value) for value in sheet.axes[-1][1])]
+    header = [*map(axis_name, names), *(axis_text(_length_axis(sheet), value) for value in sheet.axes[-1][1])]
     return (
         "<section><h2>Requests that hold their KV at once</h2>"
         "<p>By tokens of a request. The engine starts only if one request of its longest length fits.</p>"
@@ -147,20 +154,20 @@ def _requests_section(sheet: Sheet) -> str:
 def _heads(choices: Choices, names: Sequence[str]) -> str:
     """Return a combination as the heads of a row, one for each axis."""
     values = dict(choices)
-    return "".join(f"<th scope=row>{esc(axis_text(values[name]))}</th>" for name in names)
+    return "".join(f"<th scope=row>{esc(axis_text(name, values[name]))}</th>" for name in names)
 
 
 def _requests_cell(cell: Cell) -> str:
     if cell.figures is None:
         return f"<td class=off>{'refused' if cell.verdict == REFUSED else 'cannot tell'}</td>"
     # The verdict of one request; a batch's own is in the table of all figures.
-    count = cell.figures.max_concurrent_requests
-    verdict = cell.verdict if cell.batch == 1 else FITS if count else DOES_NOT_FIT
+    count = requests_text(cell.figures)
+    verdict = cell.verdict if cell.batch == 1 else DOES_NOT_FIT if count == "0" else FITS
     word = WORDS[verdict]
-    return f"<td class={_CLASSES[verdict]}>{count:,}{f' <small>{word}</small>' if word else ''}</td>"
+    return f"<td class={_CLASSES[verdict]}>{count}{f' <small>{word}</small>' if word else ''}</td>"
 
 
-def _limited(rows: Sequence[str], room: int = MAX_TABLE_BYTES) -> str:
+def _limited(rows: Sequence[str], room: int = MAX_FIRST_BYTES) -> str:
     """Return as many rows as there is room for, and a last one that says how many are left out."""
     kept: list[str] = []
     for i, row in enumerate(rows):
@@ -190,7 +197,7 @@ def _kv_section(sheet: Sheet) -> str:
     for choices, cells in _by_combination(sheet.cells, sheet):
         for _, group in groupby(cells, key=lambda cell: cell.choice(_length_axis(sheet))):
             row = list(group)
-            context = f"<td>{esc(axis_text(row[0].choice(_length_axis(sheet))))}</td>"
+            context = f"<td>{esc(axis_text(_length_axis(sheet), row[0].choice(_length_axis(sheet))))}</td>"
             tds = "".join(
                 f"<td>{kv_gib(cell.figures.kv_bytes)}</td>" if cell.figures else "<td class=off>refused</td>"
                 for cell in row
@@ -308,7 +315,7 @@ def _kv_charts(sheet: Sheet) -> list[Chart]:
             assert f is not None  # noqa: S101 - filtered above
             types.setdefault(cell.choice("kv_cache_dtype"), {})[f.context] = f.kv_bytes
             if sheet.with_gpu and cell.choice("kv_cache_dtype") == next(iter(types)):
-                pools[axis_text(cell.choice("gpu"))] = f
+                pools[axis_text("gpu", cell.choice("gpu"))] = f
         lines = [
             Line(
                 ", ".join(filter(None, [_requests_words(batch), f"KV type {kind}" if len(types) > 1 else ""])),
@@ -490,7 +497,7 @@ def _tokens(value: float) -> str:
 # --- the table behind it ----------------------------------------------------------------------------------------------
 
 
-def _table_section(sheet: Sheet) -> str:
+def _table_section(sheet: Sheet, room: int) -> str:
     """Return every figure that the charts are drawn from."""
     names = _varying(sheet)
     header = [
@@ -505,9 +512,10 @@ def _table_section(sheet: Sheet) -> str:
     for cells in rows_of(sheet.cells, _length_axis(sheet)):
         first, f = cells[0], cells[0].figures
         whole = f is None and len(cells) > len(sheet.batches)
-        context = "all" if whole else axis_text(f.context if f else first.choice(_length_axis(sheet)))
+        axis = _length_axis(sheet)
+        context = "all" if whole else axis_text(axis, f.context if f else first.choice(axis))
         card = (gib(f.weights_bytes), gib(f.available_kv_cache_memory_bytes)) if f else ("-", "-")
-        requests = f"{f.max_concurrent_requests:,}" if f else "-"
+        requests = requests_text(f)
         tds = "".join(map(_figure_cell, cells[: len(sheet.batches)]))
         rows.append(
             f"<tr>{_heads(first.choices, names)}<td>{esc(context)}</td><td>{card[0]}</td><td>{card[1]}</td>{tds}"
@@ -515,7 +523,7 @@ def _table_section(sheet: Sheet) -> str:
         )
     return (
         "<section><h2>All figures</h2><p>GiB on each GPU; a batch column is the KV of so many requests.</p>"
-        + _scroll_table("All figures", header, _limited(rows), len(names))
+        + _scroll_table("All figures", header, _limited(rows, room - TABLE_HEAD_BYTES), len(names))
         + "</section>"
     )
 

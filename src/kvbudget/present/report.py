@@ -192,7 +192,7 @@ def _stages(b: Budget) -> Block | None:
 
 def _cache(b: Budget) -> Block:
     d, s, kv = b.deployment, b.settings, b.kv
-    stages = f", over all {len(b.ranks)} stages" if len(b.ranks) > 1 else ""
+    stages = ", on the stage where it is most" if len(b.ranks) > 1 else ""
     rows = [
         ("a token", _token_words(kv.bytes_per_token) + stages),
         ("a request of n", _growth_words(b) + stages),

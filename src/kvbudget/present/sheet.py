@@ -151,7 +151,7 @@ def _waiting(sheet: Sheet) -> list[str]:
 _LEGEND = {
     FITS: "A figure alone: the batch fits.",
     TIGHT: "tight: it fits by the best estimate, inside the error bar.",
-    DOES_NOT_FIT: "no: the batch does not hold its KV at once (requests: how many do).",
+    DOES_NOT_FIT: "no: so many requests do not hold their KV at once; at 0 requests the engine does not start.",
 }
 
 
@@ -177,7 +177,7 @@ def sheet_lead(sheet: Sheet) -> tuple[str, ...]:
     if "engine_version" not in dict(sheet.axes):
         parts.append(f"vLLM {sheet.base.engine_version}")
     parts += [
-        f"{axis_name(name)} {axis_text(value)}"
+        f"{axis_name(name)} {axis_text(name, value)}"
         for name, values in sheet.axes[:-1]
         for value in values
         if len(values) == 1
@@ -202,9 +202,11 @@ def axis_name(name: str) -> str:
     return SHORT_NAMES.get(name, name)
 
 
-def axis_text(value: Any) -> str:  # noqa: ANN401 - any choice
-    """Return a choice as text."""
+def axis_text(name: str, value: Any) -> str:  # noqa: ANN401 - any choice
+    """Return a choice as text: bytes in GiB, counts with separators."""
     plain = axis_value(value)
+    if name.endswith("_bytes") and isinstance(plain, int):
+        return human_bytes(plain)
     return f"{plain:,}" if isinstance(plain, int) and not isinstance(plain, bool) else str(plain)
 
 
@@ -221,7 +223,7 @@ def _blocks(
     found = []
     for value, group in groupby(cells, key=lambda cell: cell.choice(outer)):
         first, *rest = _blocks(sheet, list(group), tuple(inner), refusals, width)
-        heading = f"{axis_name(outer)} {axis_text(value)}"
+        heading = f"{axis_name(outer)} {axis_text(outer, value)}"
         found.append(replace(first, heading=f"{heading}, {first.heading}" if first.heading else heading))
         found += [replace(block, heading=f"{heading}, {block.heading}") if block.heading else block for block in rest]
     return found
@@ -266,15 +268,17 @@ def _table(
     rows = []
     for alike in rows_of(cells, length_axis):
         first = alike[0]
-        texts = [axis_text(first.choice(name)) for name in varying]
+        texts = [axis_text(name, first.choice(name)) for name in varying]
         if first.figures is not None:
-            texts.append(axis_text(first.figures.context))
+            texts.append(f"{first.figures.context:,}")
         else:
-            texts.append(axis_text(first.choice(length_axis)) if len(alike) == len(sheet.batches) else "all")
+            texts.append(
+                axis_text(length_axis, first.choice(length_axis)) if len(alike) == len(sheet.batches) else "all"
+            )
         texts += _card_texts(first.figures) if extra else []
         row = {cell.batch: cell for cell in alike}
         texts += [_cell_text(row[batch], refusals, pad) for batch, pad in zip(batches, pads, strict=True)]
-        texts += [f"{first.figures.max_concurrent_requests:,}" if first.figures else "-"] if extra else []
+        texts += [requests_text(first.figures)] if extra else []
         rows.append(tuple(texts))
     right = frozenset(
         i
@@ -282,6 +286,13 @@ def _table(
         if i >= left or all(isinstance(value, (int, float)) for value in dict(sheet.axes)[varying[i]])
     )
     return Table(header=tuple(header), rows=tuple(rows), right=right)
+
+
+def requests_text(f: Figures | None) -> str:
+    """Return how many requests hold their KV at once; none where the engine does not start."""
+    if f is None:
+        return "-"
+    return f"{f.max_concurrent_requests:,}" if f.starts else "0"
 
 
 def _pad(sheet: Sheet, cells: Sequence[Cell], batch: int) -> int:
