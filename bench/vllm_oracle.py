@@ -249,12 +249,12 @@ def answer_of(row: Row) -> dict[str, Any]:
 
 def _first_rank(plan: CachePlan) -> list[list[int]]:
     """Return block size, layers, page and blocks of a request of each group on the first pipeline stage."""
-    mixed = plan.settings.pipeline_parallel_size > 1
+    unequal = any(group.page_bytes * group.layers != sum(group.bytes_by_rank) for group in plan.groups)
     return [
         [
             group.block_size,
             group.layers_by_rank[0],
-            group.page_bytes if group.kind != "mla+indexer" or not mixed else group.bytes_by_rank[0],
+            group.bytes_by_rank[0] if unequal else group.page_bytes,
             group.blocks_per_request,
         ]
         for group in plan.groups

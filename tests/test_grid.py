@@ -148,6 +148,21 @@ def test_an_illegal_layout_is_a_cell() -> None:
     assert "32 attention heads cannot be split by 3" in cells[2].reason
 
 
+def test_stages_and_shared_contexts() -> None:
+    """KV is that of the fullest pipeline stage; decode context parallelism shares out the tokens of a latent."""
+    start = base("llama-3.1-70b", tensor_parallel_size=8, max_model_len=32768)
+    whole, staged = (one(*grid(start, pipeline_parallel_size=(stages,))).figures for stages in (1, 3))
+    assert whole is not None
+    assert staged is not None
+    assert staged.kv_bytes * 80 == whole.kv_bytes * 27
+    start = base("deepseek-v3", tensor_parallel_size=8, max_model_len=32768)
+    alone, shared = (one(*grid(start, decode_context_parallel_size=(ranks,))).figures for ranks in (1, 8))
+    assert alone is not None
+    assert shared is not None
+    assert shared.kv_bytes * 8 == alone.kv_bytes
+    assert shared.max_concurrent_requests >= 7 * alone.max_concurrent_requests
+
+
 def test_context_counts_shorter_requests() -> None:
     """With `context` the engine serves `max_model_len`, and shorter requests are counted."""
     cells = grid(base(max_model_len=32768), context=(1024, 2048))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import kvbudget as kb
+from kvbudget.cli import cli
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 LLAMA = {
     "model_type": "llama",
@@ -239,3 +247,39 @@ def test_errors_are_a_tree(name: str, code: int) -> None:
     error = getattr(kb, name)
     assert issubclass(error, kb.KvbudgetError)
     assert error.exit_code == code
+
+
+def readme_blocks() -> list[tuple[str, str]]:
+    """Return (language, text) of the README's code blocks."""
+    return BLOCK.findall(README.read_text(encoding="utf-8"))
+
+
+def test_the_readme_begins_with_two_commands() -> None:
+    """A newcomer pastes one line to see an answer and one to run the tests."""
+    (first, answer), (second, tests), *_ = readme_blocks()
+    assert (first, second) == ("sh", "sh")
+    for command in (answer, tests):
+        assert command.count("\n") == 1
+        assert command.startswith("python3 -m venv ")
+    assert "kvbudget fit " in answer
+    assert "pytest" in tests
+
+
+def test_the_readme_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sample is the output of its command, 80 columns wide."""
+    monkeypatch.setenv("COLUMNS", "80")
+    samples = [text for language, text in readme_blocks() if language == "console"]
+    assert samples
+    for sample in samples:
+        command, _, expected = sample.partition("\n")
+        name, *arguments = shlex.split(command.removeprefix("$ "))
+        result = CliRunner().invoke(cli, arguments, prog_name=name)
+        assert result.stdout == expected
+        assert max(map(len, sample.splitlines())) <= 80
+
+
+def test_the_readme_program_runs() -> None:
+    """The Python example is true."""
+    for language, text in readme_blocks():
+        if language == "python":
+            exec(compile(text, str(README), "exec"), {})  # noqa: S102 - our own text

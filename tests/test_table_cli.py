@@ -28,7 +28,7 @@ CASES = {
     "table_windows.txt": ("gpt-oss-20b",),
     "table_gpus.txt": (
         "llama-3.1-8b",
-        *("--gpu", "l4,h100", "--kv-cache-memory-bytes", "4GiB,40GiB", "--contexts", "4K,32K,1M"),
+        *("--gpu", "h100,h200", "--kv-cache-memory-bytes", "4GiB,40GiB", "--contexts", "4K,32K,1M"),
     ),
     "table_wide.txt": ("qwen3-30b-a3b", "--batches", "1,8,64,512,4096,32768", "--contexts", "4K,32K"),
 }

@@ -148,11 +148,10 @@ class Rank(NamedTuple):
         return tuple(lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kv:
+class Kv(NamedTuple):
     """The KV cache in the engine's own terms, on one rank.
 
-    Args:
+    Attributes:
         bytes_per_token: The slope while a request grows.
         fixed_bytes_per_request: What a long request holds on top (windows, recurrent state).
         available_kv_cache_memory_bytes: The pool; the engine prints it in GiB.
@@ -472,7 +471,7 @@ def as_dict(b: Budget) -> dict[str, Any]:
             }
             for rank in b.ranks
         ],
-        "kv": {field.name: getattr(b.kv, field.name) for field in fields(b.kv)},
+        "kv": b.kv._asdict(),
         "max_concurrent_requests": b.max_concurrent_requests,
         "max_model_len_that_fits": b.max_model_len_that_fits,
         "warnings": list(b.warnings),

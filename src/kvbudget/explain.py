@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA, budget
 from kvbudget.engines import vllm
-from kvbudget.engines.vllm_specs import layer_specs
+from kvbudget.engines.vllm_specs import Pages, layer_specs
 from kvbudget.errors import InputError
 from kvbudget.facts.architectures import SAME_AS, TRAITS
 from kvbudget.facts.formats import dtype_bytes
@@ -35,7 +35,7 @@ from kvbudget.textbook import BLOCK_SIZE, CONTRADICTIONS, KEYS_AND_VALUES, OVER,
 from kvbudget.units import gib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kvbudget.budgeting import Budget
     from kvbudget.deployment import Deployment
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kvbudget.facts.flags import Flag
     from kvbudget.facts.log_lines import LogLine
     from kvbudget.model import Model
-    from kvbudget.model.shapes import Cache, Weight
+    from kvbudget.model.shapes import Weight
 
 STAND_IN_GPU = "H100-SXM-80GB"
 """The card whose block size and defaults hold where nobody named one; no figure of its memory is shown."""
@@ -58,7 +58,7 @@ class Kept:
     """What the layers with one kind of cache keep for a request, on one rank.
 
     Args:
-        cache: The shape that these layers share; None for layers that keep nothing.
+        cache: The shape that these layers share (one of `kvbudget.model`); None for layers that keep nothing.
         layers: How many there are.
         shares_kv: They read an earlier layer's cache and keep none of their own.
         own_type: They keep the model's own type, whatever the cache's type is.
@@ -67,9 +67,10 @@ class Kept:
         chunk: The window is a chunk that starts again when it is full.
         held_bytes: What they hold whatever the length (recurrent state, an encoder's keys).
         block_size: Tokens of their blocks.
+        contexts: Ranks that share out the tokens of a request (decode context parallelism).
     """
 
-    cache: Cache | None
+    cache: object
     layers: int
     shares_kv: bool = False
     own_type: bool = False
@@ -78,6 +79,7 @@ class Kept:
     chunk: bool = False
     held_bytes: int = 0
     block_size: int = 1
+    contexts: int = 1
 
     @property
     def label(self) -> str:
@@ -89,8 +91,15 @@ class Kept:
         elif isinstance(self.cache, Attention):
             word = "full"
         else:
-            word = self.cache.kind.replace("_", " ")
+            word = self._own_words()
         return f"{word}, own type" if self.own_type else word
+
+    def _own_words(self) -> str:
+        """Return the kind that a cache calls itself, with what tells compressed caches apart."""
+        words = str(getattr(self.cache, "kind", "cache")).replace("_", " ")
+        window, ratio = getattr(self.cache, "sliding_window", None), getattr(self.cache, "compress_ratio", 1)
+        words += f" {window:,}" if window else ""
+        return words + (f" 1/{ratio:,}" if ratio > 1 else "")
 
     @property
     def grows(self) -> bool:
@@ -101,22 +110,37 @@ class Kept:
         """Return the tokens kept of a request of `length`; 0 where none are kept as tokens."""
         if not self.slope_bytes:
             return 0
-        return length if self.window is None else min(length, self.window)
+        return -(-length // self.contexts) if self.window is None else min(length, self.window)
 
     def bytes_at(self, length: int) -> int:
         """Return the bytes of all these layers for a request of `length` tokens."""
         return self.held_bytes + self.slope_bytes * self.tokens(length)
 
+    def blocks_at(self, length: int) -> int:
+        """Return the same with the last block counted whole."""
+        step = self.block_size * self.contexts
+        return self.bytes_at(-(-length // step) * step)
 
-def kept(model: Model, s: CacheSettings) -> tuple[Kept, ...]:
+
+def kept(model: Model, s: CacheSettings, stage: tuple[int, int] | None = None) -> tuple[Kept, ...]:
     """Return what each kind of layer keeps for a request on one rank, in the order of the layers.
 
     A window that is no shorter than the model's own limit never ends, so its layers grow like full ones.
+
+    Args:
+        model: The model.
+        s: The cache's settings.
+        stage: (first, end) layer of a pipeline stage, None for all.
     """
-    specs = layer_specs(model, s).specs
+    first, end = stage or (0, len(model.layers))
+    specs = {
+        spec: inside
+        for spec, numbers in layer_specs(model, s).specs.items()
+        if (inside := [i for i in numbers if first <= i < end])
+    }
     rows = [(numbers[0], _kept(model, s, spec, numbers)) for spec, numbers in specs.items()]
     empty: dict[bool, list[int]] = {}
-    for i, layer in enumerate(model.layers):
+    for i, layer in enumerate(model.layers[first:end], first):
         if not layer.caches:
             empty.setdefault(layer.shares_kv, []).append(i)
     rows += [(numbers[0], Kept(cache=None, layers=len(numbers), shares_kv=shares)) for shares, numbers in empty.items()]
@@ -133,8 +157,10 @@ _SHAPES: Mapping[str, type] = {
 
 
 def _kept(model: Model, s: CacheSettings, spec: Spec, numbers: Sequence[int]) -> Kept:
-    shape = _SHAPES.get(spec.kind, Attention)
     caches = model.layers[numbers[0]].caches
+    if isinstance(spec.shape[0], Pages):
+        return _paged(caches, s, spec.shape[0], len(numbers))
+    shape = _SHAPES.get(spec.kind, Attention)
     cache = next((one for one in caches if isinstance(one, shape)), caches[0])
     layers = len(numbers)
     if isinstance(cache, LatentAttention) and spec.kind == "full":
@@ -156,7 +182,28 @@ def _kept(model: Model, s: CacheSettings, spec: Spec, numbers: Sequence[int]) ->
         window=spec.limit if ends else None,
         chunk=spec.kind == "chunked",
         block_size=spec.block_size,
+        contexts=1 if ends else s.decode_context_parallel_size,
     )
+
+
+def _paged(caches: Sequence[object], s: CacheSettings, pages: Pages, layers: int) -> Kept:
+    """Return what layers keep in pages of their own (compressed latents, keys of a block-sparse indexer)."""
+    own = dtype_bytes(s.dtype)
+    size = -(-pages.page_bytes * (pages.limit or 1) // pages.block_size) * layers  # as `vllm_specs.growth` rounds
+    cache = next((one for one in caches if _in_pages(one, own) == pages[1:4]), caches[-1])
+    held, slope = (size, 0) if pages.limit else (0, size)
+    return Kept(cache=cache, layers=layers, slope_bytes=slope, held_bytes=held, block_size=pages.block_size)
+
+
+def _in_pages(cache: object, own_bytes: int) -> tuple[int, int, int] | None:
+    """Return (window, tokens of a page, bytes of a page) of a cache that has pages of its own, None for others."""
+    from kvbudget.model.special import CompressedCache, IndexKeys  # noqa: PLC0415 - only rare models have them
+
+    if isinstance(cache, CompressedCache):
+        return cache.sliding_window or 0, cache.block_tokens, cache.page_bytes(own_bytes)
+    if isinstance(cache, IndexKeys):
+        return 0, 1, cache.index_head_dim * dtype_bytes(cache.dtype)
+    return None
 
 
 def _spelled_out(cache: LatentAttention, spec: Spec) -> Attention:
@@ -170,7 +217,7 @@ def _spelled_out(cache: LatentAttention, spec: Spec) -> Attention:
 
 def request_bytes(rows: Iterable[Kept], length: int) -> int:
     """Return what a request of `length` tokens keeps on one rank, its last block counted whole."""
-    return sum(row.bytes_at(-(-length // row.block_size) * row.block_size) for row in rows)
+    return sum(row.blocks_at(length) for row in rows)
 
 
 # --- the config that a figure was read from -------------------------------------------------------------------------
@@ -219,8 +266,9 @@ class Origin(NamedTuple):
     where: str
 
 
-_LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-_HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+_LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "num_decoder_layers")
+_HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
+_HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model")
 _KV_KEYS = (
     "num_key_value_heads",
     "num_kv_heads",
@@ -231,7 +279,7 @@ _KV_KEYS = (
     "num_global_key_value_heads",
 )
 _ONE_KV_HEAD_KEYS = ("multi_query", "multi_query_attention")
-_DIM_KEYS = ("head_dim", "attention_head_dim", "kv_channels", "swa_head_dim", "global_head_dim")
+_DIM_KEYS = ("head_dim", "attention_head_dim", "kv_channels", "d_kv", "swa_head_dim", "global_head_dim")
 _PART_DIM_KEYS = ("qk_nope_head_dim", "qk_rope_head_dim")
 _VALUE_DIM_KEYS = ("v_head_dim", "swa_v_head_dim")
 _MAP_KEYS = (
@@ -250,6 +298,10 @@ _MAP_KEYS = (
     "no_rope_layer_interval",
     "max_window_layers",
     "block_configs",
+    "compress_ratios",
+    "indexer_types",
+    "index_topk_pattern",
+    "index_topk_freq",
     "cla_share_factor",
     "num_kv_shared_layers",
 )
@@ -548,7 +600,7 @@ def _head_dim(cache: Attention, finder: _Finder) -> Factor:
         meaning = f"head dim, explicit{same}"
         return Factor(sign=TIMES, value=cache.head_dim, meaning=meaning, key=origin.key, where=origin.where)
     if usual == cache.head_dim and not rest:
-        origin = finder.any(("hidden_size",), model.hidden_size, "hidden_size")
+        origin = finder.any(_HIDDEN_KEYS, model.hidden_size, "hidden_size")
         meaning = f"head dim: hidden {model.hidden_size:,} ÷ {cache.num_attention_heads} heads"
     else:
         origin = finder.find(_PART_DIM_KEYS) or finder.any((), None, "head_dim")
@@ -798,8 +850,8 @@ class WeightRow:
 
     @property
     def bits(self) -> float | None:
-        """Bits of one parameter, scales included; None for buffers, which are no parameters."""
-        return 8 * self.whole_bytes / self.parameters if self.parameters else None
+        """Bits of one parameter, scales included; None for buffers, which are no parameters, and what is not loaded."""
+        return 8 * self.whole_bytes / self.parameters if self.parameters and self.whole_bytes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -867,7 +919,8 @@ def explain_weights(d: Deployment) -> WeightExplanation:
         InputError, CannotTell: As `kvbudget.budget`.
     """
     model, dtype = d.model, vllm.settings(d).dtype
-    rows = _weight_rows(((path, weight) for _, path, weight in model.weights()), d, dtype)
+    unloaded = {id(weight) for tower in model.towers if not tower.loaded for weight in tower.weights}
+    rows = _weight_rows(((path, weight) for _, path, weight in model.weights()), d, dtype, unloaded)
     last = len(model.layers)
     behind = (
         (f"{model.prefix}.{last + i}.{weight.name}", weight)
@@ -878,17 +931,24 @@ def explain_weights(d: Deployment) -> WeightExplanation:
     return WeightExplanation(deployment=d, dtype=dtype, rows=rows, mtp=mtp, notes=_weight_notes(model, dtype, rows))
 
 
-def _weight_rows(weights: Iterable[tuple[str, Weight]], d: Deployment, dtype: str) -> tuple[WeightRow, ...]:
+NOT_LOADED = "not loaded by vLLM"
+
+
+def _weight_rows(
+    weights: Iterable[tuple[str, Weight]], d: Deployment, dtype: str, unloaded: Collection[int] = ()
+) -> tuple[WeightRow, ...]:
+    """Return the rows of some weights; `unloaded` holds the identities of those that the engine leaves out."""
     own, recipe = dtype_bytes(dtype), d.model.quantization
     totals: dict[tuple[Group, str, bool], list[int]] = {}
     for path, weight in weights:
         part = rank_weight(weight, d.tensor_parallel_size, expert_parallel=d.enable_expert_parallel)
         scheme = recipe.scheme_for(path, weight) if recipe else None
-        name = scheme.name if scheme else weight.dtype or dtype
+        left_out = id(weight) in unloaded
+        name = NOT_LOADED if left_out else scheme.name if scheme else weight.dtype or dtype
         total = totals.setdefault((weight.group, name, scheme is not None), [0, 0, 0])
         total[0] += weight.parameters
         for i, stored in ((1, part), (2, weight)):
-            total[i] += stored_bytes(stored, own, scheme)
+            total[i] += 0 if left_out else stored_bytes(stored, own, scheme)
     order = list(Group)
     return tuple(
         WeightRow(group=group, format=name, quantized=quantized, parameters=parameters, bytes=size, whole_bytes=whole)
@@ -901,7 +961,7 @@ def _weight_rows(weights: Iterable[tuple[str, Weight]], d: Deployment, dtype: st
 def _weight_notes(model: Model, dtype: str, rows: tuple[WeightRow, ...]) -> tuple[str, ...]:
     notes = []
     if model.quantization is not None:
-        plain = [row for row in rows if not row.quantized]
+        plain = [row for row in rows if not row.quantized and row.bytes]
         share = sum(row.bytes for row in plain) / max(1, sum(row.bytes for row in rows))
         groups = ", ".join(dict.fromkeys(row.group.value for row in plain if row.parameters))
         notes.append(f"Not quantized: {groups}; {share:.0%} of the bytes.")
@@ -909,7 +969,13 @@ def _weight_notes(model: Model, dtype: str, rows: tuple[WeightRow, ...]) -> tupl
             "Smaller weights, and memory hardly shrank? The KV cache takes what the weights leave, so the GPU looks as "
             "full as before; what grew is the number of requests (the kv_cache line of `kvbudget fit`)."
         )
-        notes.append(f"The KV cache is another setting: it stays in {dtype} until --kv-cache-dtype says otherwise.")
+        asked = model.quantization.kv_cache_dtype
+        said = (
+            f"the checkpoint asks for {asked}"
+            if asked
+            else f"it stays in {dtype} until --kv-cache-dtype says otherwise"
+        )
+        notes.append(f"The KV cache is another setting: {said}.")
     if model.active_parameters != model.parameters:
         notes.append(
             f"All {model.num_experts} experts stay in memory; a token uses {model.num_experts_per_tok} of them, which "

@@ -16,6 +16,7 @@ from kvbudget.budgeting import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT, budget
 from kvbudget.deployment import Deployment
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.explain import kept, request_bytes
+from kvbudget.parallel import stage_bounds
 from kvbudget.textbook import TABLE_CONTEXTS
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def grid(base: Deployment, *, batches: Iterable[int] = (1,), **axes: Iterable[An
     sizes = tuple(dict.fromkeys(batches))
     values = {name: tuple(dict.fromkeys(axis)) for name, axis in axes.items()}
     _check(sizes, values)
-    rows: dict[Any, tuple[Kept, ...]] = {}
+    rows: dict[Any, list[tuple[Kept, ...]]] = {}
     cells: list[Cell] = []
     for chosen in product(*values.values()):
         choices = dict(zip(values, chosen, strict=True))
@@ -146,7 +147,7 @@ def _check(batches: tuple[int, ...], axes: Mapping[str, tuple[Any, ...]]) -> Non
 
 
 def _cells(
-    base: Deployment, choices: dict[str, Any], batches: tuple[int, ...], rows: dict[Any, tuple[Kept, ...]]
+    base: Deployment, choices: dict[str, Any], batches: tuple[int, ...], rows: dict[Any, list[tuple[Kept, ...]]]
 ) -> Iterable[Cell]:
     """Yield the cells of one combination; `rows` remembers what requests keep."""
     try:
@@ -198,16 +199,17 @@ def _reason(b: Budget, batch: int, requests: int, verdict: str) -> str:
     return f"{requests:,} requests of {length:,} tokens hold their KV at once, {batch:,} are asked for{inside}"
 
 
-def _figures(b: Budget, requests: int, rows: dict[Any, tuple[Kept, ...]]) -> Figures:
+def _figures(b: Budget, requests: int, rows: dict[Any, list[tuple[Kept, ...]]]) -> Figures:
     d, s, rank = b.deployment, b.settings, b.smallest
     context = d.context or s.max_model_len
     key = replace(s.cache, max_model_len=0, max_num_batched_tokens=0, max_num_seqs=0)  # what is kept ignores these
     if key not in rows:
-        rows[key] = kept(d.model, s.cache)
+        stages = stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
+        rows[key] = [kept(d.model, s.cache, stage) for stage in stages]
     parts = {line.name: line.takes_bytes for line in rank.lines}
     return Figures(
         context=context,
-        kv_bytes=request_bytes(rows[key], context),
+        kv_bytes=max(request_bytes(stage, context) for stage in rows[key]),
         memory_bytes=d.card.memory_bytes,
         weights_bytes=rank.fixed.weights.best,
         available_kv_cache_memory_bytes=b.kv.available_kv_cache_memory_bytes,

@@ -7,9 +7,7 @@ only where a user typed it. Token counts follow vLLM: ``32k`` is 32,000 and ``32
 
 from __future__ import annotations
 
-import math
 import re
-from fractions import Fraction
 
 from kvbudget.errors import InputError
 
@@ -104,9 +102,9 @@ def _scaled(text: str, units: dict[str, int], what: str, examples: str, *, fold_
     unit = (match[2].lower() if fold_case else match[2]) if match else None
     if match is None or unit not in units:
         raise InputError(f"{what} {_shown(text)} is not understood; write for example {examples}.")
-    value = Fraction(match[1].replace("_", "").replace(",", "")) * units[unit]
-    whole = math.floor(value)
-    if whole < 1 or (whole != value and units[unit] == 1):
+    digits, _, decimals = match[1].replace("_", "").replace(",", "").partition(".")
+    whole, rest = divmod(int(digits + decimals) * units[unit], 10 ** len(decimals))
+    if whole < 1 or (rest and units[unit] == 1):
         raise InputError(
             f"{what} {_shown(text)} must be a positive whole number; write for example {examples}."
         )

@@ -68,7 +68,7 @@ def _options(*tables: tuple[tuple[tuple[str, ...], dict[str, Any]], ...]) -> Cal
     return decorate
 
 
-@explain.command("kv")
+@explain.command("kv", short_help="The KV cache of one request: factors and slips.")
 @click.argument("model")
 @_options(_CACHE, _LAYOUT)
 @_outputs
@@ -79,7 +79,7 @@ def kv(*, model: str, context: int | None, as_md: bool, as_json: bool, **options
     _show(explain_kv(d, file=_config_file(loaded)), explained.kv_document, as_md=as_md, as_json=as_json)
 
 
-@explain.command("weights")
+@explain.command("weights", short_help="The weights: groups, bytes, formats.")
 @click.argument("model")
 @_options(_LAYOUT)
 @_outputs
@@ -89,7 +89,7 @@ def weights(*, model: str, as_md: bool, as_json: bool, **options: Any) -> None: 
     _show(explain_weights(d), explained.weights_document, as_md=as_md, as_json=as_json)
 
 
-@explain.command("log")
+@explain.command("log", short_help="A line of vLLM's log.")
 @click.argument("line")
 @_outputs
 def log(*, line: str, as_md: bool, as_json: bool) -> None:
@@ -104,7 +104,7 @@ def log(*, line: str, as_md: bool, as_json: bool) -> None:
         _show(readings, explained.log_document, as_md=as_md)
 
 
-@explain.command("flag")
+@explain.command("flag", short_help="A flag of vLLM, with its defaults by version.")
 @click.argument("name")
 @_outputs
 def flag(*, name: str, as_md: bool, as_json: bool) -> None:

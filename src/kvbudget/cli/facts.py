@@ -14,7 +14,7 @@ import click
 from kvbudget import __version__
 from kvbudget.errors import InputError
 from kvbudget.present.document import Block, Document, Table, as_csv, as_markdown, as_text
-from kvbudget.units import gib, human_bytes, human_count
+from kvbudget.units import KIB, MIB, gib, human_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -182,11 +182,26 @@ def _model(row: CatalogueRow) -> Entry:
         row.name,
         human_count(model.parameters),
         human_count(active) if active != model.parameters else "",
-        human_bytes(kv.bytes_per_token) if kv.bytes_per_token else "-",
-        human_bytes(kv.fixed_bytes_per_request) if kv.fixed_bytes_per_request else "",
-        f"{longest:,}" if longest else "-",
+        _size(kv.bytes_per_token) if kv.bytes_per_token else "-",
+        _size(kv.fixed_bytes_per_request) if kv.fixed_bytes_per_request else "",
+        _length(longest) if longest else "-",
     )
     return Entry(section="models", cells=cells, data=data, source=row.source, words=words)
+
+
+def _size(size: int) -> str:
+    """Return bytes with three figures, which is what a column has room for; JSON has them all."""
+    amount, unit = (size / MIB, "MiB") if size >= MIB else (size / KIB, "KiB")
+    digits = 0 if amount >= 100 or amount == int(amount) else 1 if amount >= 10 else 2  # noqa: PLR2004 - three figures
+    return f"{amount:,.{digits}f} {unit}"
+
+
+def _length(tokens: int) -> str:
+    """Return a length as vLLM reads it: 131,072 is 128K."""
+    for size, unit in ((MIB, "M"), (KIB, "K")):
+        if tokens % size == 0:
+            return f"{tokens // size:,}{unit}"
+    return f"{tokens:,}"
 
 
 models = _verb(
@@ -195,10 +210,10 @@ models = _verb(
         Section(
             name="models",
             heading="Models",
-            header=("name", "params", "active", "KV a token", "+ fixed", "context"),
+            header=("name", "params", "active", "KV/token", "+ fixed", "context"),
             right=frozenset({1, 2, 3, 4, 5}),
             note="KV of the whole model as vLLM keeps it by default: bytes of a token, and what a long request holds "
-            "on top (windows, state).",
+            "on top (windows, state). 128K is 131,072 tokens.",
         ),
     ),
     _models,
@@ -348,7 +363,7 @@ engines = _verb(
         Section(name="engines", heading="Engines", header=("name", "versions", "read")),
         Section(
             name="rules",
-            heading="Rules of vLLM that changed, by the version that brought them",
+            heading="Rules and defaults of vLLM that changed, by version",
             header=("since", "rule", "value"),
             note="A flag by flag account: `kvbudget explain flag NAME`.",
         ),

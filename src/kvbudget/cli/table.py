@@ -26,9 +26,6 @@ SHORTEST_DRAWN = 1024
 
 _THOUSANDS = re.compile(r"\s*[0-9]{1,3}(,[0-9]{3})+\s*")
 
-_LATE = ("max_model_len", "context")
-"""Axes that come last: they are the rows of the table."""
-
 
 class Several(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
     """Values of another type, separated by commas."""
@@ -87,7 +84,7 @@ def table(
     html: str | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
-    r"""Show MODEL over contexts, batches, KV types, layouts and GPUs: KV alone, or what fits where a card is named.
+    """Show MODEL over contexts, batches, KV types, layouts and GPUs: KV alone, or what fits where a card is named.
 
     Options take several values, separated by commas.
 
@@ -95,7 +92,7 @@ def table(
     kvbudget table llama-3.1-8b
     kvbudget table llama-3.1-8b --gpu l4,h100 --contexts 4K,32K --batches 1,8
     kvbudget table qwen3-235b-a22b-fp8 --gpu h200 -tp 4,8 --kv-cache-dtype auto,fp8
-    """
+    """  # noqa: D301 - click reads the backspace character
     if sum((as_json, as_csv, as_md)) > 1:
         raise InputError("--json, --csv and --md exclude each other; give one of them.")
     found = _sheet(load_model(model), contexts, batches, options, drawn=html is not None)
@@ -122,15 +119,15 @@ def _sheet(
             given[name] = value
         elif value is not None:
             single[name] = value[0] if isinstance(value, tuple) else value
-    axis = "context" if "max_model_len" in given or "max_model_len" in single else "max_model_len"
-    lengths = contexts or (() if axis == "context" else usual_contexts(model))
-    axes = {"gpu": cards} if cards else {}
-    axes |= {name: values for name, values in given.items() if name not in _LATE}
-    axes |= {name: values for name, values in given.items() if name in _LATE}
-    if lengths:
-        axes[axis] = lengths
-    elif "max_model_len" in single:
+    fixed = "max_model_len" in given or "max_model_len" in single
+    axes: dict[str, tuple[Any, ...]] = {"gpu": cards} if cards else {}
+    axes |= {name: values for name, values in given.items() if name != "max_model_len"}
+    if "max_model_len" in given:
+        axes["max_model_len"] = given["max_model_len"]
+    elif fixed and not contexts:
         axes["max_model_len"] = (single.pop("max_model_len"),)
+    if contexts or not fixed:
+        axes["context" if fixed else "max_model_len"] = contexts or usual_contexts(model)
     curve: tuple[int, ...] = ()
     if drawn:
         shown = axes[list(axes)[-1]]

@@ -6,10 +6,9 @@ arithmetic is in `vllm_cache`, the estimated parts are in `vllm_overhead`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.basis import Basis
 from kvbudget.engines import vllm_overhead, vllm_specs
@@ -41,8 +40,7 @@ FIRST_WITH_BRAIN = (8, 0)
 parse_version = lru_cache(maxsize=64)(facts.parse_version)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """Every choice resolved: given by the user or decided by the engine's rule."""
 
     version: Version
@@ -58,8 +56,7 @@ class Settings:
     cache: CacheSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
+class Fixed(NamedTuple):
     """What one rank holds whatever the requests are."""
 
     weights: Estimate

@@ -102,8 +102,9 @@ def choose_backend(asked: Asked) -> Backend:
             return backend
     major, minor = asked.capability
     kind = "sparse latent attention" if asked.sparse else "latent attention" if asked.latent else "attention"
+    what = "compressed latents" if asked.compressed else f"{kind} with heads of {asked.head_dim}"
     raise InputError(
-        f"vLLM has no backend for {kind} with heads of {asked.head_dim}, dtype {asked.dtype}, --kv-cache-dtype "
+        f"vLLM has no backend for {what}, dtype {asked.dtype}, --kv-cache-dtype "
         f"{asked.kv_cache_dtype}{_and_block(asked.block_size)} on compute capability {major}.{minor}"
         f"{' with decode context parallelism' if asked.contexts else ''}; choose another type, size or card."
     )

@@ -8,10 +8,12 @@ layer keeps is in `vllm_specs`, which attention backend serves it in `vllm_block
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvbudget.engines.vllm_specs import CacheSettings, Spec, cdiv, dotted, layer_specs
-from kvbudget.errors import CannotTell, InputError
+from kvbudget.engines.vllm_groups import group_layers
+from kvbudget.engines.vllm_specs import CacheSettings, cdiv, layer_specs
+from kvbudget.errors import InputError
 from kvbudget.facts import vllm as versions
 from kvbudget.facts import vllm_cache as facts
 from kvbudget.facts.vllm import at
@@ -19,10 +21,12 @@ from kvbudget.parallel import stage_bounds
 from kvbudget.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from kvbudget.engines.vllm_specs import Kept, Spec
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Model
+    from kvbudget.model.shapes import Layer
 
 __all__ = [
     "CacheGroup",
@@ -53,7 +57,7 @@ class CacheGroup:
     """Layers that share a block table.
 
     Args:
-        kind: "full", "sliding", "chunked", "mla", "mla+indexer", "state", "cross".
+        kind: "full", "sliding", "chunked", "mla", "state", "cross"; "mla+indexer" and "full+indexer" with index keys.
         layers: How many it holds in the whole model.
         layers_by_rank: And on each pipeline stage.
         block_size: Tokens of one block.
@@ -125,93 +129,131 @@ def plan_cache(model: Model, s: CacheSettings) -> CachePlan:
         InputError: The engine refuses the choices: no backend, a layout that does not divide.
         CannotTell: A rule for this model, card or version is not known; the message says which.
     """
-    kept = layer_specs(model, s)
-    groups = _groups(s, kept.specs, len(model.layers))
-    notes = []
-    if s.compute_capability is None:
-        notes.append(UNKNOWN_CARD)
-    if kept.own_type and kept.kv_cache_dtype != "auto":
-        notes.append(f"vLLM's code for this model ignores --kv-cache-dtype {kept.kv_cache_dtype} and keeps {s.dtype}.")
+    layout = _layout(
+        model,
+        s.version,
+        s.tensor_parallel_size,
+        s.pipeline_parallel_size,
+        s.decode_context_parallel_size,
+        s.dtype,
+        s.kv_cache_dtype,
+        s.block_size,
+        s.compute_capability,
+        s.enable_prefix_caching,
+        s.disable_hybrid_kv_cache_manager,
+        s.num_speculative_tokens,
+        s.draft_layers,
+    )
+    in_flight = _in_flight(s)
+    groups = tuple(_for_length(group, s, in_flight) for group in layout.groups)
     return CachePlan(
         settings=s,
         groups=groups,
-        block_size=min((group.block_size for group in groups), default=kept.block_size),
-        bytes_per_block_by_rank=tuple(
-            max((group.bytes_by_rank[rank] for group in groups), default=0) for rank in range(s.pipeline_parallel_size)
-        ),
-        in_flight_tokens=_in_flight(s),
-        kv_cache_dtype=kept.kv_cache_dtype,
-        enable_prefix_caching=kept.caching,
-        backends=kept.backends,
+        block_size=min((group.block_size for group in groups), default=layout.block_size),
+        bytes_per_block_by_rank=layout.bytes_per_block_by_rank,
+        in_flight_tokens=in_flight,
+        kv_cache_dtype=layout.kv_cache_dtype,
+        enable_prefix_caching=layout.caching,
+        backends=layout.backends,
         exact=s.compute_capability is not None,
-        notes=tuple(notes),
+        notes=layout.notes,
     )
+
+
+class _Layout(NamedTuple):
+    """What does not depend on the length of requests and the size of batches; see `CachePlan`."""
+
+    groups: tuple[CacheGroup, ...]
+    block_size: int
+    bytes_per_block_by_rank: tuple[int, ...]
+    kv_cache_dtype: str
+    caching: bool
+    backends: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+BY_LENGTH = 0
+"""Stands for `max_model_len` where a state's block has that size."""
+
+
+@lru_cache(maxsize=1024)
+def _layout(
+    model: Model,
+    version: Version,
+    tensor_parallel_size: int,
+    pipeline_parallel_size: int,
+    decode_context_parallel_size: int,
+    dtype: str,
+    kv_cache_dtype: str,
+    block_size: int | None,
+    compute_capability: tuple[int, int] | None,
+    enable_prefix_caching: bool | None,  # noqa: FBT001 - the key of a cache, which has no names
+    disable_hybrid_kv_cache_manager: bool,  # noqa: FBT001
+    num_speculative_tokens: int,
+    draft_layers: tuple[Layer, ...],
+) -> _Layout:
+    """Return the layout; sweeps over lengths and batches ask for the same one many times."""
+    s = CacheSettings(
+        version=version,
+        tensor_parallel_size=tensor_parallel_size,
+        pipeline_parallel_size=pipeline_parallel_size,
+        decode_context_parallel_size=decode_context_parallel_size,
+        dtype=dtype,
+        kv_cache_dtype=kv_cache_dtype,
+        block_size=block_size,
+        compute_capability=compute_capability,
+        max_model_len=BY_LENGTH,
+        max_num_batched_tokens=0,
+        enable_prefix_caching=enable_prefix_caching,
+        disable_hybrid_kv_cache_manager=disable_hybrid_kv_cache_manager,
+        num_speculative_tokens=num_speculative_tokens,
+        draft_layers=draft_layers,
+    )
+    kept = layer_specs(model, s)
+    groups = _groups(s, kept, len(model.layers))
+    notes = []
+    if compute_capability is None:
+        notes.append(UNKNOWN_CARD)
+    if kept.own_type and kept.kv_cache_dtype != "auto":
+        notes.append(f"vLLM's code for this model ignores --kv-cache-dtype {kept.kv_cache_dtype} and keeps {dtype}.")
+    return _Layout(
+        groups,
+        kept.block_size,
+        tuple(
+            max((group.bytes_by_rank[rank] for group in groups), default=0) for rank in range(pipeline_parallel_size)
+        ),
+        kept.kv_cache_dtype,
+        kept.caching,
+        kept.backends,
+        tuple(notes),
+    )
+
+
+def _for_length(group: CacheGroup, s: CacheSettings, in_flight: int) -> CacheGroup:
+    """Return the group with what depends on the length of requests."""
+    size = group.block_size or s.max_model_len
+    sized = group if size == group.block_size else replace(group, block_size=size)
+    return replace(sized, blocks_per_request=_reserved(sized, s.max_model_len, s, in_flight))
 
 
 # -- groups
 
 
-def _groups(s: CacheSettings, specs: dict[Spec, list[int]], model_layers: int) -> tuple[CacheGroup, ...]:
+def _groups(s: CacheSettings, kept: Kept, model_layers: int) -> tuple[CacheGroup, ...]:
     """Return the groups of layers, in the order in which the engine makes them."""
-    rule = at(facts.GROUPING, s.version)
-    bounds = stage_bounds(model_layers, s.pipeline_parallel_size) if s.pipeline_parallel_size > 1 else ()
-    if len(specs) == 1 or (rule.mixed_pages and _one_type(specs)):
-        return (_group(s, list(specs.items()), bounds),) if specs else ()
-    unified = _unified(s, specs, rule)
-    if not rule.dealt and bounds:
-        raise CannotTell(
-            f"vLLM {dotted(s.version)} groups layers of several kinds stage by stage, which is not covered; leave "
-            "--pipeline-parallel-size out or choose --engine-version 0.11 or newer.",
-            key="pipeline_parallel_size",
-        )
-    counts = [len(numbers) for numbers in unified.values()]
-    size = max(counts) if max(counts) < min(counts) * rule.ratio else min(counts)
-    groups = []
-    for spec, numbers in unified.items():
-        pieces = cdiv(len(numbers), size)
-        for i in range(pieces):
-            dealt = numbers[i::pieces] if rule.dealt else numbers[i * size : (i + 1) * size]
-            groups.append(_group(s, [(spec, dealt)], bounds))
-    return tuple(groups)
+    stages = s.pipeline_parallel_size
+    bounds = stage_bounds(model_layers, stages) if stages > 1 else ()
+    every = group_layers(s.version, kept.specs, packed=kept.packed, stages=stages)
+    return tuple(_group(held, bounds) for held in every)
 
 
-def _one_type(specs: Mapping[Spec, list[int]]) -> bool:
-    return len({spec.block_size for spec in specs}) == 1 and len({spec.family for spec in specs}) == 1
-
-
-def _unified(s: CacheSettings, specs: Mapping[Spec, list[int]], rule: facts.Grouping) -> dict[Spec, list[int]]:
-    """Return the specs with pages of one size: smaller ones get larger blocks, or padding where no multiple fits."""
-    page = max(spec.page_bytes for spec in specs)
-    unified: dict[Spec, list[int]] = {}
-    for spec, numbers in specs.items():
-        larger = spec
-        if spec.page_bytes != page:
-            ratio, rest = divmod(page, spec.page_bytes)
-            if spec.kind == "state" and rule.padded:
-                larger = spec._replace(page_bytes=page)
-            elif rest == 0 and rule.unified and spec.kind != "state":
-                larger = spec._replace(page_bytes=page, block_size=spec.block_size * ratio)
-            elif rule.padded and spec.kind not in ("mla", "indexer", "state"):
-                larger = spec._replace(page_bytes=page)
-            else:
-                raise InputError(
-                    f"vLLM {dotted(s.version)} cannot share blocks between this model's kinds of cache (pages "
-                    f"of {page:,} and {spec.page_bytes:,} bytes), so it refuses; choose another --kv-cache-dtype, "
-                    "layout or version."
-                )
-        unified.setdefault(larger, []).extend(numbers)
-    for numbers in unified.values():
-        numbers.sort()
-    return unified
-
-
-def _group(s: CacheSettings, held: Sequence[tuple[Spec, list[int]]], bounds: Sequence[tuple[int, int]]) -> CacheGroup:
+def _group(held: Sequence[tuple[Spec, list[int]]], bounds: Sequence[tuple[int, int]]) -> CacheGroup:
     """Return the group of these layers."""
     first = held[0][0]
     by_rank = [_by_stage(numbers, bounds) for _, numbers in held]
-    kinds = {spec.kind for spec, _ in held}
-    group = CacheGroup(
-        kind="mla+indexer" if "indexer" in kinds else first.kind,
+    kinds = {spec.kind: None for spec, _ in held}
+    return CacheGroup(
+        kind="+".join(sorted(kinds, key=lambda kind: kind == "indexer")),
         layers=sum(len(numbers) for _, numbers in held),
         layers_by_rank=tuple(map(sum, zip(*by_rank, strict=True))),
         block_size=first.block_size,
@@ -225,7 +267,6 @@ def _group(s: CacheSettings, held: Sequence[tuple[Spec, list[int]]], bounds: Seq
         limit=first.limit,
         state_blocks=first.state_blocks,
     )
-    return replace(group, blocks_per_request=_reserved(group, s.max_model_len, s, _in_flight(s)))
 
 
 def _by_stage(numbers: Sequence[int], bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:

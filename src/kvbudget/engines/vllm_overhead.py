@@ -101,9 +101,7 @@ def non_torch(*, tensor_parallel_size: int, world_size: int) -> Estimate:
     low, best, high = NON_TORCH_BYTES
     if world_size > 1:
         low, best, high = (a + b for a, b in zip((low, best, high), NCCL_BYTES, strict=True))
-    return Estimate(
-        low, best, high, f"cuBLAS, kernels' workspaces{', NCCL' if tensor_parallel_size > 1 else ''}"
-    )
+    return Estimate(low, best, high, f"cuBLAS, kernels' workspaces{', NCCL' if tensor_parallel_size > 1 else ''}")
 
 
 def context() -> Estimate:

@@ -34,6 +34,9 @@ INDEXER_SCALE_VALUES = 128
 INDEXER_SCALE_BYTES = 4
 """The indexer keeps one FP8 byte a value and one float32 scale for so many values (models/deepseek_v2.py)."""
 
+PLAIN = (Attention, LatentAttention, Indexer, CrossAttention, RecurrentState)
+"""The usual kinds of cache; few models have others, which `kvbudget.model.special` describes."""
+
 TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -103,6 +106,24 @@ class Spec(NamedTuple):
         return (self.kind, self.limit)
 
 
+class Pages(NamedTuple):
+    """A cache whose pages depend neither on the cache's type nor on the layout.
+
+    Attributes:
+        kind: See `Spec.kind`.
+        limit: Tokens of its window, 0 for none.
+        block_size: Tokens of a page.
+        page_bytes: Bytes of it.
+        compressed: It is one of the caches of compressed latents, all of which have their own block size.
+    """
+
+    kind: str
+    limit: int
+    block_size: int
+    page_bytes: int
+    compressed: bool
+
+
 class Part(NamedTuple):
     """One cache of one kind of layer.
 
@@ -110,12 +131,14 @@ class Part(NamedTuple):
         cache: Its shape.
         own_type: It keeps the model's own type whatever the others do.
         sinks: Its attention has sinks.
+        block_sparse: An indexer chooses blocks of its keys.
         layers: The numbers of its layers.
     """
 
-    cache: Cache
+    cache: Cache | Pages
     own_type: bool
     sinks: bool
+    block_sparse: bool
     layers: list[int]
 
 
@@ -124,6 +147,7 @@ class Context(NamedTuple):
 
     Attributes:
         s: The settings.
+        outer_type: The model type of the whole model.
         kv_cache_dtype: The cache's type as resolved so far.
         caching: Prefixes are cached.
         states: The kinds of state that layers keep.
@@ -136,6 +160,7 @@ class Context(NamedTuple):
     """
 
     s: CacheSettings
+    outer_type: str
     kv_cache_dtype: str
     caching: bool
     states: frozenset[str]
@@ -182,6 +207,7 @@ class Kept(NamedTuple):
         caching: Prefixes are cached.
         backends: The attention backends, where they decide.
         own_type: All layers keep the model's own type whatever `kv_cache_dtype` says.
+        packed: Pages of different sizes stand side by side in a block.
     """
 
     specs: dict[Spec, list[int]]
@@ -190,6 +216,7 @@ class Kept(NamedTuple):
     caching: bool
     backends: tuple[str, ...]
     own_type: bool
+    packed: bool
 
 
 def layer_specs(model: Model, s: CacheSettings) -> Kept:
@@ -218,6 +245,7 @@ def layer_specs(model: Model, s: CacheSettings) -> Kept:
         context.caching,
         tuple(dict.fromkeys(item.backend.name for item in served if item.backend)),
         bool(parts) and all(part.own_type for part in parts),
+        any(isinstance(part.cache, Pages) and part.cache.compressed for part in parts),
     )
 
 
@@ -248,6 +276,8 @@ def _part_growth(context: Context, part: Part, longest: int | None) -> tuple[boo
         from kvbudget.model.mixers import state_bytes  # noqa: PLC0415 - only models with states pay for it
 
         return False, state_bytes(cache, dtype_bytes(context.s.dtype), context.s.tensor_parallel_size)
+    if isinstance(cache, Pages):
+        return not cache.limit, cdiv(cache.page_bytes * (cache.limit or 1), cache.block_size)
     kind, limit = _kind(context, cache)
     token = context.token_bytes(cache, kind, own=part.own_type)
     if kind == "cross":
@@ -282,14 +312,15 @@ def _parts(model: Model, s: CacheSettings) -> list[Part]:
     for where in numbers.values():
         layer = layers[where[0]]
         sinks = any(weight.name.endswith(".sinks") for weight in layer.weights)
-        for cache in layer.caches:
-            kept = _as_cached(cache, model)
+        caches = [_as_cached(cache, model, s) for cache in layer.caches]
+        chosen = any(isinstance(cache, Pages) for cache in caches)
+        for kept in caches:
             outer = [i for i in where if whole or i < edge or len(model.layers) - edge <= i] if edge or whole else []
             if outer:
-                parts.append(Part(kept, own_type=True, sinks=sinks, layers=outer))
+                parts.append(Part(kept, own_type=True, sinks=sinks, block_sparse=chosen, layers=outer))
             inner = [i for i in where if i not in outer] if outer else where
             if inner:
-                parts.append(Part(kept, own_type=False, sinks=sinks, layers=inner))
+                parts.append(Part(kept, own_type=False, sinks=sinks, block_sparse=chosen, layers=inner))
     return sorted(parts, key=lambda part: part.layers[0])
 
 
@@ -301,8 +332,10 @@ def _edge(model: Model, s: CacheSettings) -> int:
     return min(edge, len(model.layers) // 2)
 
 
-def _as_cached(cache: Cache, model: Model) -> Cache:
+def _as_cached(cache: object, model: Model, s: CacheSettings) -> Cache | Pages:
     """Return what vLLM caches of a latent: the latent, or every head's full key and value for other model types."""
+    if not isinstance(cache, PLAIN):
+        return _pages(cache, model, s)
     if not isinstance(cache, LatentAttention) or model.model_type in backends.LATENT_TYPES:
         return cache
     nope = _text_value(model, "qk_nope_head_dim")
@@ -314,6 +347,23 @@ def _as_cached(cache: Cache, model: Model) -> Cache:
         )
     heads, width = cache.num_attention_heads, nope + cache.qk_rope_head_dim
     return Attention(num_attention_heads=heads, num_key_value_heads=heads, head_dim=width, v_head_dim=width)
+
+
+def _pages(cache: object, model: Model, s: CacheSettings) -> Pages:
+    """Return the pages of the rare kinds of cache."""
+    from kvbudget.model.special import CompressedCache, IndexKeys  # noqa: PLC0415 - see PLAIN
+
+    if isinstance(cache, IndexKeys):
+        return Pages("indexer", 0, 1, cache.index_head_dim * dtype_bytes(cache.dtype), compressed=False)
+    if isinstance(cache, CompressedCache):
+        kind = "sliding" if cache.sliding_window else "indexer" if cache.role == "index" else "mla"
+        page = cache.page_bytes(dtype_bytes(s.dtype))
+        return Pages(kind, cache.sliding_window or 0, cache.block_tokens, page, compressed=True)
+    raise CannotTell(
+        f"How vLLM caches a {type(cache).__name__} of model type {model.model_type!r} is not known to this version of "
+        "kvbudget; choose a newer one.",
+        key="model_type",
+    )
 
 
 def _text_value(model: Model, key: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
@@ -337,6 +387,7 @@ def _context(model: Model, s: CacheSettings, parts: Sequence[Part]) -> Context:
     images = top in backends.IMAGE_TYPES or (top in backends.IMAGE_KEY_TYPES and _text_value(model, key) == value)
     return Context(
         s=s,
+        outer_type=top,
         kv_cache_dtype=_kv_cache_dtype(model, s),
         caching=_caching(s, parts, states),
         states=states,
@@ -390,6 +441,12 @@ def _check_layout(context: Context, parts: Sequence[Part]) -> None:
             f"--decode-context-parallel-size {contexts} does not divide --tensor-parallel-size {tp}; choose one "
             "that does."
         )
+    if contexts > 1 and any(isinstance(part.cache, Pages) for part in parts):
+        raise CannotTell(
+            f"--decode-context-parallel-size {contexts}: how vLLM divides the caches of this kind of model was not "
+            "read; leave it out.",
+            key="decode_context_parallel_size",
+        )
     for part in parts:
         if isinstance(part.cache, Attention) and (tp, contexts) != (1, 1):
             _check_heads(part.cache, tp, contexts)
@@ -430,6 +487,9 @@ def _served(context: Context, parts: Sequence[Part]) -> list[Served]:
         if isinstance(part.cache, Indexer):
             served.append(Served(part, None, None, Kernels((backends.INDEXER_BLOCK,))))
             continue
+        if isinstance(part.cache, Pages) and not part.cache.compressed:
+            served.append(Served(part, None, None, Kernels((backends.INDEX_KEYS_BLOCK,))))
+            continue
         asked = _asked(context, part)
         backend = vllm_blocks.choose_backend(asked)
         served.append(Served(part, asked, backend, vllm_blocks.kernels(backend, asked, widest=context.widest)))
@@ -439,7 +499,9 @@ def _served(context: Context, parts: Sequence[Part]) -> list[Served]:
 def _asked(context: Context, part: Part) -> Asked:
     s, cache = context.s, part.cache
     latent = isinstance(cache, LatentAttention)
-    if isinstance(cache, LatentAttention):
+    if isinstance(cache, Pages):
+        heads = kv_heads = width = value_width = 0
+    elif isinstance(cache, LatentAttention):
         kv_heads, width = 1, cache.kv_lora_rank + cache.qk_rope_head_dim
         value_width = width
         heads = cache.num_attention_heads
@@ -464,6 +526,8 @@ def _asked(context: Context, part: Part) -> Asked:
         contexts=s.decode_context_parallel_size > 1,
         latent=latent,
         sparse=latent and context.sparse,
+        block_sparse=part.block_sparse,
+        compressed=isinstance(cache, Pages),
         nope=context.nope,
         topk=context.topk,
     )
@@ -595,12 +659,27 @@ def _spec(context: Context, part: Part, served: Served | None, block: int, state
     if isinstance(cache, RecurrentState):
         size = block if context.caching else s.max_model_len
         return Spec("state", size, state_page, 0, 0, _state_blocks(context, cache), (cache,))
+    if isinstance(cache, Pages):
+        return _spec_of_pages(context, cache, block)
     kind, limit = _kind(context, cache)
     token = context.token_bytes(cache, kind, own=part.own_type)
     if kind == "sliding":
         block = _sliding_block(context, served, block)
     shape = (*_shape(cache, s.tensor_parallel_size), part.own_type)
     return Spec(kind, block, token * block, token, limit, 0, shape)
+
+
+def _spec_of_pages(context: Context, cache: Pages, block: int) -> Spec:
+    """Return what a layer keeps whose pages were known beforehand."""
+    if not cache.compressed:
+        return Spec(cache.kind, block, cache.page_bytes * block, cache.page_bytes, 0, 0, (cache,))
+    if context.s.block_size not in (None, backends.COMPRESSED_BLOCK):
+        raise CannotTell(
+            f"--block-size {block}: how vLLM rounds blocks of compressed latents other than of "
+            f"{backends.COMPRESSED_BLOCK} is not covered; leave it out.",
+            key="block_size",
+        )
+    return Spec(cache.kind, cache.block_size, cache.page_bytes, 0, cache.limit, 0, (cache,))
 
 
 def _kind(context: Context, cache: Cache) -> tuple[str, int]:
@@ -647,7 +726,11 @@ def _state_blocks(context: Context, state: RecurrentState) -> int:
             "leave --enable-prefix-caching out, or choose --engine-version 0.28 or newer.",
             key="enable_prefix_caching",
         )
-    checkpoint = state.kind in at(facts.STATE_CHECKPOINTS, s.version)
+    checkpoints = at(facts.STATE_CHECKPOINTS, s.version)
+    major = s.compute_capability[0] if s.compute_capability else None
+    checkpoint = not checkpoints.isdisjoint({(state.kind, None), (state.kind, context.outer_type)}) and (
+        major is None or major in facts.CHECKPOINT_MAJORS.get(state.kind, (major,))
+    )
     return facts.STATE_ALIGNED_BLOCKS + s.num_speculative_tokens + checkpoint
 
 
@@ -665,6 +748,10 @@ def _promoted(context: Context, specs: dict[Spec, list[int]]) -> dict[Spec, list
     )
     if not off or len({spec.family for spec in specs}) <= 1:
         return specs
+    if any(spec.kind == "sliding" and not spec.token_bytes for spec in specs):
+        raise InputError(
+            "--disable-hybrid-kv-cache-manager: vLLM fails with the compressed caches of this model; leave it out."
+        )
     full = [spec.block_size for spec in specs if spec.kind in ("full", "mla", "indexer")]
     promoted: dict[Spec, list[int]] = {}
     for spec, numbers in specs.items():

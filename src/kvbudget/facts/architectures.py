@@ -8,9 +8,8 @@ model_executor/models, for what is loaded but is not a parameter there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,11 +18,10 @@ Switch = bool | str
 """A block is always there, never there, or there if this config key (or the first given of `a|b`) is true."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experts:
+class Experts(NamedTuple):
     """How an architecture's mixture of experts is built.
 
-    Args:
+    Attributes:
         number: Spellings of the key with the number of routed experts.
         width: Spellings of the key with an expert's intermediate width.
         shared_width: Key with the width of the one shared expert, if the architecture sizes it so.
@@ -62,11 +60,10 @@ class Experts:
     shared_name: str = "mlp.shared_experts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class Traits(NamedTuple):
     """Which blocks a decoder architecture uses.
 
-    Args:
+    Attributes:
         attention: "softmax", "mla", or "none" for a model that has state layers only.
         norm: "rms" (a scale), "layer" (scale and shift), "scale" (layer norm without shift), "none" (no parameters).
         layer_norms: Names of the norms of one layer, each over the hidden size.
@@ -134,7 +131,7 @@ class Traits:
     parallel_state: bool = False
     mtp_copies: bool = False
     experts: Experts | None = None
-    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    aliases: Mapping[str, str] = MappingProxyType({})
     special: bool = False
     prefix: str = "model"
     block: str = "layers"

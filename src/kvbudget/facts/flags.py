@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvbudget.facts import vllm
+from kvbudget.facts import vllm, vllm_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvbudget.facts.vllm import Version
+    from kvbudget.facts.vllm import BatchDefault, Version
 
 Defaults = tuple[tuple["Version", str], ...]
 
@@ -54,23 +54,24 @@ def _switch(table: Sequence[tuple[Version, bool]]) -> Defaults:
     return tuple((since, "on" if value else "off") for since, value in table)
 
 
-def _batch(
-    table: Sequence[tuple[Version, tuple[tuple[int, bool, dict[str, int], int], ...]]], *, tokens: bool
-) -> Defaults:
+def _batch(table: Sequence[tuple[Version, tuple[BatchDefault, ...]]], *, tokens: bool) -> Defaults:
     """Write the defaults by card in one line each: the first row whose condition holds counts."""
-    found = []
-    for since, rows in table:
-        parts = []
-        for smallest, spares_a100, by_usage, seqs in rows:
-            value = by_usage[_SERVER] if tokens else seqs
-            card = (
-                f" on cards of {smallest} GiB and more{', not A100' if spares_a100 else ''}"
-                if smallest
-                else " on others"
-            )
-            parts.append(f"{value:,}{card}")
-        found.append((since, "; ".join(parts)))
-    return tuple(found)
+    return tuple((since, "; ".join(_by_card(row, tokens=tokens) for row in rows)) for since, rows in table)
+
+
+def _by_card(row: BatchDefault, *, tokens: bool) -> str:
+    value = row.tokens[_SERVER] if tokens else row.seqs
+    if not row.smallest_gib:
+        return f"{value:,} on others"
+    return f"{value:,} on cards of {row.smallest_gib} GiB and more{', not A100' if row.spares_a100 else ''}"
+
+
+def _new_types() -> Defaults:
+    """Write which KV cache types each version brought."""
+    found: dict[Version, list[str]] = {}
+    for name, since in vllm_cache.KV_SINCE.items():
+        found.setdefault(since, []).append(name)
+    return tuple((since, ", ".join(names)) for since, names in sorted(found.items()))
 
 
 FLAGS: tuple[Flag, ...] = (
@@ -87,7 +88,6 @@ FLAGS: tuple[Flag, ...] = (
             "If the start-up fails for want of cache, raise it; if the engine runs out of memory while serving, lower it.",
         ),
         source="config/cache.py, v1/worker/utils.py request_memory",
-        aliases=("gpu_util", "mem_util"),
     ),
     Flag(
         name="kv_cache_memory_bytes",
@@ -112,7 +112,6 @@ FLAGS: tuple[Flag, ...] = (
             "It does not change the activations of V1, which follow max_num_batched_tokens.",
         ),
         source="config/model.py _get_and_verify_max_len, v1/core/kv_cache_utils.py",
-        aliases=("context_length",),
     ),
     Flag(
         name="max_num_seqs",
@@ -150,7 +149,6 @@ FLAGS: tuple[Flag, ...] = (
             "It can change the attention backend, and with it the block size.",
         ),
         source="config/cache.py CacheDType, v1/kv_cache_interface.py",
-        aliases=("cache_dtype",),
     ),
     Flag(
         name="block_size",
@@ -254,7 +252,10 @@ FLAGS: tuple[Flag, ...] = (
         name="enable_prefix_caching",
         unit="switch",
         meaning="Finished blocks stay until they are needed, so that the same beginning is not computed again.",
-        defaults=_constant("on (hybrids with state layers since 0.26)"),
+        defaults=tuple(
+            (since, f"on; {'on' if value else 'off'} for hybrids with state layers")
+            for since, value in vllm_cache.STATE_CACHING_DEFAULT
+        ),
         not_covered=(
             "It takes no memory of its own: kept blocks count as free, and kv_cache_usage does not show them.",
             "Hybrids keep two or three state blocks a request instead of one.",
@@ -357,18 +358,22 @@ class DatedRule:
 
 RULES: tuple[DatedRule, ...] = (
     DatedRule(
-        name="gpu_memory_utilization by default",
+        name="gpu_memory_utilization",
         rows=tuple((since, f"{value:g}") for since, value in vllm.UTILIZATION),
         source="config/cache.py",
     ),
     DatedRule(
         name="the budget is rounded",
-        rows=tuple((since, "up to whole bytes" if value else "down to whole bytes") for since, value in vllm.BUDGET_CEIL),
+        rows=tuple(
+            (since, "up to whole bytes" if value else "down to whole bytes") for since, value in vllm.BUDGET_CEIL
+        ),
         source="v1/worker/utils.py request_memory",
     ),
     DatedRule(
         name="CUDA graphs",
-        rows=tuple((since, "inside the budget" if value else "outside the budget") for since, value in vllm.GRAPHS_IN_BUDGET),
+        rows=tuple(
+            (since, "inside the budget" if value else "outside the budget") for since, value in vllm.GRAPHS_IN_BUDGET
+        ),
         source="envs.py VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
     ),
     DatedRule(
@@ -378,18 +383,37 @@ RULES: tuple[DatedRule, ...] = (
         ),
         source="v1/core/kv_cache_utils.py",
     ),
+    DatedRule(name="async scheduling", rows=_switch(vllm.ASYNC_SCHEDULING), source="config/vllm.py"),
     DatedRule(
-        name="async scheduling by default", rows=_switch(vllm.ASYNC_SCHEDULING), source="config/vllm.py"
-    ),
-    DatedRule(
-        name="max_num_batched_tokens by default",
+        name="max_num_batched_tokens",
         rows=_batch(vllm.BATCH_DEFAULTS, tokens=True),
         source="engine/arg_utils.py get_batch_defaults, vllm serve",
     ),
     DatedRule(
-        name="max_num_seqs by default",
+        name="max_num_seqs",
         rows=_batch(vllm.BATCH_DEFAULTS, tokens=False),
         source="engine/arg_utils.py get_batch_defaults",
     ),
-)  # fmt: skip
+    DatedRule(
+        name="kv_cache_dtype auto",
+        rows=tuple(
+            (since, "what the checkpoint declares, else the model's type" if value else "the model's type")
+            for since, value in vllm_cache.KV_BY_CHECKPOINT
+        ),
+        source="utils/torch_utils.py resolve_kv_cache_dtype_string",
+    ),
+    DatedRule(name="new KV cache types", rows=_new_types(), source="config/cache.py CacheDType"),
+    DatedRule(
+        name="prefix caching of hybrids",
+        rows=_switch(vllm_cache.STATE_CACHING_DEFAULT),
+        source="config/model.py is_prefix_caching_supported",
+    ),
+    DatedRule(
+        name="windows beside full attention",
+        rows=tuple(
+            (since, "kept as windows" if rule.hybrid else "cached in full") for since, rule in vllm_cache.GROUPING[:2]
+        ),
+        source="v1/core/kv_cache_utils.py",
+    ),
+)
 """What changed between versions, for `kvbudget engines`."""

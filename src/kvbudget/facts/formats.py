@@ -10,7 +10,6 @@ Four tables, each row with its source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,8 +23,7 @@ _GGML = "pypi gguf 0.19.0, GGML_QUANT_SIZES; llama.cpp ggml-common.h"
 _VLLM = "vLLM 0.32"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(NamedTuple):
     """A storage layout: `block_elems` values take `block_bytes` bytes, the scales of the block included.
 
     Attributes:

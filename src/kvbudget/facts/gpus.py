@@ -15,8 +15,8 @@ without bf16 (Volta, Turing) have none either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from kvbudget.basis import Basis
 from kvbudget.errors import InputError
@@ -27,8 +27,7 @@ _TERA = 10**12
 _READ_ON = "2026-11-29"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One accelerator as an engine sees it: a MIG slice is a row of its own, a two-die card is two devices.
 
     Attributes:

@@ -170,6 +170,12 @@ COMPRESSED: Mapping[str, Backend] = MappingProxyType(
 INDEXER_BLOCK = 64
 """Tokens of a block of the indexer's cache (mla/indexer.py, DeepseekV32IndexerBackend)."""
 
+INDEX_KEYS_BLOCK = 128
+"""Tokens of a block of index keys (models/minimax_m3/common/indexer.py, MiniMaxM3IndexerBackend)."""
+
+COMPRESSED_BLOCK = 256
+"""Tokens of a block of compressed latents (models/deepseek_v4/sparse_mla.py, DeepseekV4SparseMLABackend)."""
+
 BACKENDS_DECIDE: Version = (0, 18, 1)
 """Since then the chosen backend names the block size (platforms/interface.py, update_block_size_for_backend)."""
 

@@ -6,8 +6,7 @@ layer comes from config keys (`plan`), what is in it from `attention`, `feed_for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.model.attention import (
@@ -57,11 +56,10 @@ PATTERN_KINDS = {"M": "state", "*": "full", "-": "mlp", "E": "moe"}
 """The letters of `hybrid_override_pattern` (transformers 5.24, nemotron_h)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What one layer is made of.
 
-    Args:
+    Attributes:
         mixer: "full", "sliding", "chunked", "state", "parallel" (attention beside state) or "none".
         feed_forward: "dense", "moe" or "none".
         indexer: Sparse attention's indexer is in this layer.
@@ -74,8 +72,7 @@ class Plan:
     keeps_kv: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoder:
+class Decoder(NamedTuple):
     """A decoder stack: its layers in order and what stands around them."""
 
     layers: tuple[Layer, ...]

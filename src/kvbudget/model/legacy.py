@@ -7,7 +7,6 @@ the remote-code configuration files that these checkpoints carry, as transformer
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def _chatglm(c: Config, traits: Traits) -> Legacy:
     grouped = c.flag("multi_query_attention")
     heads = c.dim("num_attention_heads")
     if not c.flag("rmsnorm", default=True):
-        traits = replace(traits, norm="layer")
+        traits = traits._replace(norm="layer")
     return {"num_key_value_heads": c.count("multi_query_group_num", minimum=1) if grouped else heads}, traits
 
 
@@ -44,7 +43,7 @@ def _falcon(c: Config, traits: Traits) -> Legacy:
     else:
         names = ("input_layernorm",) if c.flag("parallel_attn", default=True) else traits.layer_norms
         kv_heads = 1 if c.flag("multi_query", default=True) else heads
-    return {"num_key_value_heads": kv_heads}, replace(traits, layer_norms=names)
+    return {"num_key_value_heads": kv_heads}, traits._replace(layer_norms=names)
 
 
 def _gpt_bigcode(c: Config, traits: Traits) -> Legacy:
@@ -63,14 +62,14 @@ def _mpt(c: Config, traits: Traits) -> Legacy:
             kv_heads = 1
         added["num_key_value_heads"] = kv_heads
     if not c.flag("no_bias", default=True):
-        traits = replace(traits, norm="layer", qkv_bias=True, out_bias=True, mlp_bias=True)
+        traits = traits._replace(norm="layer", qkv_bias=True, out_bias=True, mlp_bias=True)
     return added, traits
 
 
 def _opt(c: Config, traits: Traits) -> Legacy:
     """OPT-350m has no norm after the last layer."""
     if not c.flag("do_layer_norm_before", default=True):
-        traits = replace(traits, final_norm="")
+        traits = traits._replace(final_norm="")
     return {}, traits
 
 

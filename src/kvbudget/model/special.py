@@ -141,7 +141,7 @@ def _per_layer_gate(c: Config) -> tuple[Weight, ...]:
 
 # -- Gemma 3n and Gemma 4
 
-GEMMA3N = replace(PLAIN, qk_norm="head", layer_norms=SANDWICH)
+GEMMA3N = PLAIN._replace(qk_norm="head", layer_norms=SANDWICH)
 GEMMA3N_PERIOD = 5
 """Every fifth layer is global (transformers 5.24, configuration_gemma3n.py)."""
 
@@ -1202,7 +1202,7 @@ def recurrent_gemma_layers(c: Config) -> Stack:
         else:
             caches, mixing = softmax_attention(
                 c,
-                replace(PLAIN, out_bias=True),
+                PLAIN._replace(out_bias=True),
                 window=c.dim("attention_window_size", "sliding_window"),
                 name="temporal_block",
             )

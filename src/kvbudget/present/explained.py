@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbudget.present.document import Block, Document, Table
-from kvbudget.units import GIB, gib, human_bytes, human_count
+from kvbudget.units import GIB, KIB, gib, human_bytes, human_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ def _kv_title(e: KvExplanation) -> str:
 
 
 def _both(size: int) -> str:
-    return f"{size:,} B ({human_bytes(size)})"
+    return f"{size:,} B ({human_bytes(size)})" if size >= KIB else f"{size:,} B"
 
 
 def _model_line(model: Model) -> str:
@@ -85,14 +85,9 @@ def _kinds_table(e: KvExplanation) -> Table:
     ]
     if len(rows) > 1:
         total = sum(row.bytes_at(e.context) for row in e.rows)
-        rows.append(("total", f"{sum(row.layers for row in e.rows if _is_layer(row.label)):,}", "", "", _gib(total)))
+        rows.append(("total", f"{len(e.budget.deployment.model.layers):,}", "", "", _gib(total)))
     header = ("layer kind", "layers", "B/token each", "kept tokens", f"GiB at {e.context:,}")
     return Table(header=header, rows=tuple(rows), right=frozenset({1, 2, 3, 4}))
-
-
-def _is_layer(label: str) -> bool:
-    """Whether a row counts layers of its own: an indexer stands beside a layer's latent."""
-    return label != "indexer"
 
 
 def _all_full(e: KvExplanation) -> tuple[str, ...]:
