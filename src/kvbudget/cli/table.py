@@ -114,7 +114,8 @@ def _sheet(
     cards = _cards(options.pop("gpu"), options.pop("gpu_memory"))
     given: dict[str, tuple[Any, ...]] = {}
     single: dict[str, Any] = {}
-    for name, value in options.items():
+    order = [str(option.name) for option in deployment_parameters()]
+    for name, value in sorted(options.items(), key=lambda item: order.index(item[0])):
         if isinstance(value, tuple) and len(value) > 1:
             given[name] = value
         elif value is not None:
