@@ -47,7 +47,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("deployment",),
     ("engines.*",),
     ("budgeting",),
-    ("suggestions", "grid", "explain"),
+    ("suggestions", "grid", "explain.*"),
     ("present.*",),
     ("cli.*", "cli_*"),
     ("__main__",),

@@ -6,12 +6,13 @@ for it (the KV cache takes what is left, however little is needed).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget import __version__
 from kvbudget.basis import Basis
+from kvbudget.deployment import AUTO
 from kvbudget.engines import vllm
 from kvbudget.engines import vllm_cache as cache
 from kvbudget.errors import CannotTell
@@ -185,6 +186,8 @@ class Budget:
         verdict: "fits", "tight" (inside the error bar), "does_not_fit".
         ranks: The distinct GPUs.
         kv: The KV cache.
+        fitted_lengths: With `--max-model-len auto`, the longest request that fits if the estimates are at their high
+            end, at their best, at their low end; empty otherwise or if the model's own length fits.
     """
 
     deployment: Deployment
@@ -193,6 +196,13 @@ class Budget:
     verdict: str
     ranks: tuple[Rank, ...]
     kv: Kv
+    fitted_lengths: tuple[int, ...] = ()
+
+    @property
+    def engine_refusal(self) -> str | None:
+        """What the engine itself would say when it refuses to start for lack of cache memory; None if it starts."""
+        available = [max(0, rank.available_bytes) for rank in self.ranks]
+        return cache.refusal(self.plan, available, override=self.deployment.num_gpu_blocks_override)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -260,7 +270,32 @@ def budget(d: Deployment) -> Budget:
             f"Engine {d.engine!r} is not known to this version of kvbudget; choose one of {', '.join(ENGINES)}.",
             key="engine",
         )
-    s = vllm.settings(d)
+    return _fitted(d) if d.max_model_len == AUTO else _budget(d, vllm.settings(d))
+
+
+def _fitted(d: Deployment) -> Budget:
+    """Return the budget at the longest `max_model_len` that fits, as the engine takes it with `auto`.
+
+    It starts as soon as one token fits, so the verdict asks for no more; the length has the error bar instead.
+    """
+    whole = _budget(d, vllm.settings(d))
+    if whole.verdict == FITS:
+        return whole
+    low, best, high = (_longest(whole, end) for end in range(3))
+    b = whole if best == 0 else _budget(d, vllm.settings(d, fitted=best))
+    return replace(b, verdict=FITS if low else TIGHT if high else DOES_NOT_FIT, fitted_lengths=(low, best, high))
+
+
+def _longest(b: Budget, end: int) -> int:
+    """Return the longest request that fits with the estimates at their high end (0), best (1) or low end (2)."""
+    available = [
+        max(0, (rank.available_low_bytes, rank.available_bytes, rank.available_high_bytes)[end]) for rank in b.ranks
+    ]
+    return cache.largest_model_len(b.plan, available, override=b.deployment.num_gpu_blocks_override)
+
+
+def _budget(d: Deployment, s: Settings) -> Budget:
+    """Return the budget with every choice resolved."""
     plan = vllm.cache_plan(d.model, s.cache)
     needs = cache.needed_bytes_by_rank(plan)
     ranks = tuple(_rank(d, s, plan, number, stage, needs[number]) for number, stage in enumerate(_stages(d)))
@@ -307,6 +342,7 @@ def _rank(
         stage,
         (s.max_num_batched_tokens, s.max_num_seqs),
         s.enforce_eager,
+        d.card,
     )
     requested = vllm.requested_bytes(d.card, s)
     inside = s.rules.graphs_in_budget
@@ -372,6 +408,9 @@ def most_kv_heads(model: Model) -> int:
 
 
 def _reason(b: Budget) -> str:
+    if b.fitted_lengths and b.fitted_lengths[1]:
+        low, best, high = b.fitted_lengths
+        return f"the engine will take max_model_len {best:,} ({low:,}–{high:,}), the longest request that fits"
     rank, needed = b.smallest, b.kv.needed_for_one_request_bytes
     need = f"one request of {b.settings.max_model_len:,} tokens needs {gib(needed)} GiB of KV cache"
     pool, total = b.deployment.kv_cache_memory_bytes, b.deployment.card.memory_bytes
@@ -472,6 +511,7 @@ def as_dict(b: Budget) -> dict[str, Any]:
             for rank in b.ranks
         ],
         "kv": b.kv._asdict(),
+        "engine_message": b.engine_refusal,
         "max_concurrent_requests": b.max_concurrent_requests,
         "max_model_len_that_fits": b.max_model_len_that_fits,
         "warnings": list(b.warnings),

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_RANKS = 1 << 16
 MAX_TOKENS = 1 << 40
+
+AUTO = -1
+"""`--max-model-len auto`: the engine takes the longest that fits (since vLLM 0.14.1)."""
 MAX_SEQS = 1 << 24
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {
@@ -55,6 +58,7 @@ class Deployment:
         num_gpus: GPUs there are; by default as many as the layout needs.
         context: The request length that `max_concurrent_requests` counts; by default `max_model_len`.
         usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
+        max_model_len: The longest request; `AUTO` (-1) for the longest that fits.
         allow_long: Do not refuse a `max_model_len` above the model's own.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.
@@ -103,7 +107,7 @@ class Deployment:
                 raise InputError(f'{flag(name)} {shown(getattr(self, name))}: expected text, such as "0.32" or "auto".')
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
-            if value is None:
+            if value is None or (name == "max_model_len" and value == AUTO):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 raise InputError(f"{flag(name)} {shown(value)}: expected a whole number from {low:,} to {high:,}.")

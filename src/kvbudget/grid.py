@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kvbudget.budgeting import CANNOT_TELL, DOES_NOT_FIT, FITS, TIGHT, budget
 from kvbudget.deployment import Deployment
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.explain import kept, request_bytes
+from kvbudget.explain.request import kept, request_bytes
 from kvbudget.parallel import stage_bounds
 from kvbudget.textbook import TABLE_CONTEXTS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kvbudget.budgeting import Budget
-    from kvbudget.explain import Kept
+    from kvbudget.explain.request import Kept
     from kvbudget.model import Model
 
 MAX_CELLS = 100_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvbudget.basis import Basis
-from kvbudget.deployment import Deployment
+from kvbudget.deployment import AUTO, Deployment
 from kvbudget.errors import InputError
 from kvbudget.facts.gpus import Gpu, find_gpu
 from kvbudget.units import parse_bytes, parse_tokens
@@ -79,6 +79,16 @@ def _flag(param: click.Parameter | None) -> str:
     return max(param.opts, key=len) if param is not None and param.opts else "value"
 
 
+class Length(Tokens):
+    """A token count, or auto (also -1) for the longest that fits."""
+
+    name = "tokens or auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401
+        """Return the count, or `AUTO`."""
+        return AUTO if value in ("auto", str(AUTO)) else super().convert(value, param, ctx)
+
+
 TOKENS, BYTES, NUMBER = Tokens(), Bytes(), Number()
 
 _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -95,7 +105,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         {"type": NUMBER, "help": "Ranks that split each request's tokens."},
     ),
     (("--enable-expert-parallel",), {"is_flag": True, "help": "Divide experts whole instead of by width."}),
-    (("--max-model-len",), {"type": TOKENS, "help": "Longest request: 32768, 32k = 32,000, 32K = 32,768."}),
+    (("--max-model-len",), {"type": Length(), "help": "Longest request: 32768, 32k = 32,000, 32K = 32,768, or auto."}),
     (("--max-num-seqs",), {"type": NUMBER, "help": "Requests that run at once."}),
     (("--max-num-batched-tokens",), {"type": TOKENS, "help": "Tokens of one step."}),
     (("--gpu-memory-utilization",), {"type": NUMBER, "help": "Fraction of the card's memory, 0–1."}),

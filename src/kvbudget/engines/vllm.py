@@ -11,6 +11,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.basis import Basis
+from kvbudget.deployment import AUTO
 from kvbudget.engines import vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
@@ -67,8 +68,12 @@ class Fixed(NamedTuple):
     context: Estimate
 
 
-def settings(d: Deployment) -> Settings:
+def settings(d: Deployment, fitted: int | None = None) -> Settings:
     """Return what the engine makes of the deployment's choices.
+
+    Args:
+        d: The deployment.
+        fitted: The length that `--max-model-len auto` has led to; the model's own while it is not known.
 
     Raises:
         InputError: The layout or the length is one that the engine refuses.
@@ -78,7 +83,7 @@ def settings(d: Deployment) -> Settings:
     version = parse_version(d.engine_version)
     rules = facts.rules(version)
     dtype = _dtype(d.dtype, d.model, d.card)
-    max_model_len = _model_len(d)
+    max_model_len = fitted or _model_len(d)
     batched, seqs = _batch_limits(d, rules, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
     in_flight = rules.async_scheduling if d.async_scheduling is None else d.async_scheduling
@@ -119,6 +124,8 @@ def assumptions(d: Deployment, s: Settings) -> tuple[str, ...]:
     stated = (d.model.dtype or "nothing").removeprefix("torch.")
     if d.dtype == "auto" and stated != s.dtype:
         found.append(f"dtype {s.dtype}: the config says {stated} (--dtype)")
+    if d.max_model_len == AUTO:
+        found.append(f"max_model_len {s.max_model_len:,}, the longest that fits by the best estimate (auto)")
     if d.max_model_len is None:
         reason = (
             "the model's own" if d.model.max_position_embeddings else "vLLM's fallback, the config names none"
@@ -162,7 +169,12 @@ def _dtype(choice: str, model: Model, card: Gpu) -> str:
 def _model_len(d: Deployment) -> int:
     """Resolve `--max-model-len`, and refuse one above the model's own as the engine does."""
     own = d.model.max_position_embeddings
-    if d.max_model_len is None:
+    if d.max_model_len == AUTO and facts.parse_version(d.engine_version) < facts.AUTO_LENGTH:
+        raise InputError(
+            f"--max-model-len auto: vLLM {d.engine_version} does not know it; give a length or "
+            "--engine-version 0.14.1 or newer."
+        )
+    if d.max_model_len is None or d.max_model_len == AUTO:
         return d.model.default_model_len or own or DEFAULT_MODEL_LEN
     if own is not None and d.max_model_len > own and not d.allow_long:
         raise InputError(
@@ -222,7 +234,6 @@ def check_quantization(d: Deployment) -> None:
         )
 
 
-@lru_cache(maxsize=256)
 def weight_bytes(
     model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool
 ) -> int:
@@ -235,19 +246,31 @@ def weight_bytes(
         stage: (first, end) layer of the pipeline stage, None for all of the model.
         expert_parallel: Experts are divided whole.
     """
+    return sum(_weight_bytes(model, dtype, tp, stage, expert_parallel))
+
+
+@lru_cache(maxsize=256)
+def _weight_bytes(
+    model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool
+) -> tuple[int, int]:
+    """Return (bytes of routed experts, bytes of all else) on one rank; see `weight_bytes`."""
     size = dtype_bytes(dtype)
     recipe = model.quantization
-    total = 0
+    experts = others = 0
     parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
     for path, weight in _placed(model, stage):
         part = parts.get(id(weight))
         if part is None:
             part = parts[id(weight)] = rank_weight(weight, tp, expert_parallel=expert_parallel)
         if recipe is not None:
-            total += recipe.weight_bytes(path, weight, size, shard=part)
+            held = recipe.weight_bytes(path, weight, size, shard=part)
         else:
-            total += part.values * (dtype_bytes(part.dtype) if part.dtype else size)
-    return total
+            held = part.values * (dtype_bytes(part.dtype) if part.dtype else size)
+        if weight.group is Group.EXPERTS:
+            experts += held
+        else:
+            others += held
+    return experts, others
 
 
 def _placed(model: Model, stage: tuple[int, int] | None) -> Iterator[tuple[str, Weight]]:
@@ -282,6 +305,7 @@ def fixed(
     stage: tuple[int, int] | None,
     batch: tuple[int, int],
     enforce_eager: bool,
+    card: Gpu,
 ) -> Fixed:
     """Return what one rank holds whatever the requests are.
 
@@ -293,30 +317,44 @@ def fixed(
         stage: (first, end) layer of the pipeline stage, None for all.
         batch: (max_num_batched_tokens, max_num_seqs).
         enforce_eager: No CUDA graphs.
+        card: The GPU: how its kin are linked, and its generation.
     """
-    tp, world, expert_parallel = layout
-    size = weight_bytes(model, dtype, tp, stage, expert_parallel)
-    quantized = model.quantization is not None
-    exact = not quantized or tp == 1
-    spread = 0 if exact else size // 100
-    source = "shapes from the config" + (
-        f", {model.quantization.describes}" if model.quantization else f", {dtype}"
-    )
+    tp, _, expert_parallel = layout
+    share = vllm_overhead.Share(tp, expert_parallel, stage)
+    weights, exact = _loaded(model, dtype, share)
     return Fixed(
-        weights=Estimate(size - spread, size, size + spread, source),
+        weights=weights,
         weights_basis=Basis.EXACT if exact else Basis.ESTIMATED,
         activations=vllm_overhead.activations(
             model,
             version,
+            share,
             batched_tokens=batch[0],
             num_seqs=batch[1],
-            tensor_parallel_size=tp,
             element_bytes=dtype_bytes(dtype),
         ),
-        cuda_graphs=vllm_overhead.cuda_graphs(model, version, enforce_eager=enforce_eager),
-        non_torch=vllm_overhead.non_torch(tensor_parallel_size=tp, world_size=world),
+        cuda_graphs=vllm_overhead.cuda_graphs(
+            len(share.layers(model)), num_seqs=batch[1], capability=_capability(card), enforce_eager=enforce_eager
+        ),
+        non_torch=vllm_overhead.non_torch(card, tensor_parallel_size=tp),
         context=vllm_overhead.context(),
     )
+
+
+def _loaded(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[Estimate, bool]:
+    """Return the model's memory after loading, and whether it follows from the config alone."""
+    tp, expert_parallel, stage = share
+    experts, others = _weight_bytes(model, dtype, tp, stage, expert_parallel)
+    size = experts + others
+    beside = vllm_overhead.beside_weights(model, share, dtype_bytes(dtype))
+    padding = int(experts * (vllm_overhead.padding_factor(model, share) - 1))
+    exact = (model.quantization is None or tp == 1) and not padding and beside[0] == beside[2]
+    spread = 0 if model.quantization is None or tp == 1 else size // 100
+    source = "shapes from the config" + (
+        f", {model.quantization.describes}" if model.quantization else f", {dtype}"
+    )
+    low, best, high = (size + part for part in beside)
+    return Estimate(low - spread, best + padding, high + padding + spread, source), exact
 
 
 @lru_cache(maxsize=1024)

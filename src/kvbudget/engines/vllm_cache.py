@@ -187,8 +187,8 @@ def _layout(
     kv_cache_dtype: str,
     block_size: int | None,
     compute_capability: tuple[int, int] | None,
-    enable_prefix_caching: bool | None,  # noqa: FBT001 - the key of a cache, which has no names
-    disable_hybrid_kv_cache_manager: bool,  # noqa: FBT001
+    enable_prefix_caching: bool | None,
+    disable_hybrid_kv_cache_manager: bool,
     num_speculative_tokens: int,
     draft_layers: tuple[Layer, ...],
 ) -> _Layout:

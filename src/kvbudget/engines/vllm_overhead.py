@@ -1,109 +1,461 @@
-"""What vLLM needs besides weights and cache, estimated from what its profile run allocates.
+"""What vLLM needs besides checkpoint and cache, derived from what it allocates while it loads and profiles itself.
 
-None of these can be known exactly without the GPU. Each function returns a low, a best and a high figure; the
-coefficients are rows in `kvbudget.facts.vllm` with the launches they were held against.
+The profile run sends `max_num_batched_tokens` tokens through the model without attention and samples once for each of
+`max_num_seqs` requests (v1/worker/gpu/model_runner.py and v1/worker/gpu_model_runner.py, profile_run, 0.32). What stands
+in memory at its widest point follows from shapes; what the driver and libraries take does not, and is fitted. Each
+function returns a low, a best and a high figure; coefficients are rows in `kvbudget.facts.vllm`, with the starts they
+were held against.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.engines.estimate import Estimate
-from kvbudget.facts.vllm import (
-    CONTEXT_BYTES,
-    GRAPH_BYTES,
-    LOGIT_BYTES,
-    NCCL_BYTES,
-    NON_TORCH_BYTES,
-    RESIDUAL_COPIES,
-    WIDTH_SPREAD,
-    Version,
-    at,
-)
-from kvbudget.model.shapes import Group, Split
+from kvbudget.facts import vllm as facts
+from kvbudget.facts.vllm import at
+from kvbudget.model.shapes import Attention, Group, LatentAttention, RecurrentState, Split
+from kvbudget.parallel import padded_vocab, rank_weight
 
 if TYPE_CHECKING:
-    from kvbudget.model import Layer, Model
+    from collections.abc import Iterable, Mapping
 
-EXPERT_CHUNK_TOKENS = 32_768
-"""Experts work through long batches in chunks of this many tokens (vllm/envs.py, VLLM_FUSED_MOE_CHUNK_SIZE)."""
+    from kvbudget.facts.gpus import Gpu
+    from kvbudget.facts.vllm import Version
+    from kvbudget.model import Layer, Model, Tower, Weight
+
+FAST_LINK_BYTES_PER_S = 150 * 10**9
+"""Between PCIe 5 (64 GB/s) and the slowest NVLink of a server card (200 GB/s)."""
+
+DATACENTRE_BLACKWELL = 10
+"""Major compute capability of B200 and its kin (platforms/interface.py, is_device_capability_family(100))."""
+
+FULL_TURN = 2
+"""A RoPE table holds a cosine and a sine for every pair of rotated values: a row is as long as the rotated part."""
+
+
+class Share(NamedTuple):
+    """The part of a model that one rank holds: its tensor-parallel share of a pipeline stage."""
+
+    tensor_parallel_size: int
+    expert_parallel: bool
+    stage: tuple[int, int] | None
+
+    def layers(self, model: Model) -> tuple[Layer, ...]:
+        """Return the decoder layers of the stage."""
+        return model.layers if self.stage is None else model.layers[self.stage[0] : self.stage[1]]
+
+    def is_last(self, model: Model) -> bool:
+        """Whether the stage ends with the head, so that it samples."""
+        return self.stage is None or self.stage[1] == len(model.layers)
+
+    def is_first(self) -> bool:
+        """Whether the stage begins with the embeddings, so that it encodes images."""
+        return self.stage is None or self.stage[0] == 0
+
+
+# --- beside the checkpoint ---------------------------------------------------------------------------------------
+
+
+def beside_weights(model: Model, share: Share, element_bytes: int) -> tuple[int, int, int]:
+    """Return what the loaded model holds beside the checkpoint's tensors: low, best, high in bytes of one rank.
+
+    RoPE tables, the absorbed matrices of latent attention (W_UK and W_UV in the model's type, next to `kv_b_proj`;
+    model_executor/layers/attention/mla_attention.py, process_weights_after_loading), and experts that kernels pad.
+
+    Known error: against 382 loads of vLLM's own code, tables and parameters are within 0.1 % of its parameters and
+    buffers for 97 % (docs/accuracy.md); gpt-oss keeps its table in float32.
+    """
+    tables = rope_bytes(model, element_bytes)
+    absorbed = element_bytes * sum(
+        rank_weight(weight, share.tensor_parallel_size).values
+        for layer in share.layers(model)
+        for weight in layer.weights
+        if weight.name.endswith("kv_b_proj")
+    )
+    return tables, tables + absorbed, tables + absorbed
+
+
+def padding_factor(model: Model, share: Share) -> float:
+    """Return what kernels' padding multiplies the experts' bytes by, 1 if they pad nothing."""
+    method = model.quantization.method if model.quantization else ""
+    rounding = facts.PACKED_EXPERTS.get(method)
+    shape = _expert_shape(share.layers(model), share)
+    if rounding is None or shape is None:
+        return 1.0
+    width, inner = model.hidden_size, shape.inner
+    return _up(width, rounding[0]) * _up(inner, rounding[1]) / (width * inner)
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+@lru_cache(maxsize=256)
+def rope_bytes(model: Model, element_bytes: int) -> int:
+    """Return the bytes of the RoPE tables, one for each kind of layer that rotates differently.
+
+    A table has a row for each position the config allows and a value for each rotated one, in the model's type
+    (model_executor/layers/rotary_embedding/, 0.32). LongRoPE keeps a short and a long table; multimodal RoPE has four
+    times the positions unless its sections are interleaved.
+
+    Known error: classes that vLLM runs through transformers keep frequencies alone, some 10 MB less.
+    """
+    positions = model.max_position_embeddings
+    if not positions or model.model_type in facts.WITHOUT_ROPE:
+        return 0
+    settings = _rope_settings(model.config)
+    total = 0
+    for width, local in _rotated(model, settings):
+        kind = settings.local if local else settings.full
+        rows = settings.positions if local and settings.positions else positions
+        factor = kind.get("factor")
+        if not local and kind.get("rope_type", kind.get("type")) == "linear" and rows == settings.positions and factor:
+            rows = int(rows * float(factor))
+        if "mrope_section" in kind and not kind.get("mrope_interleaved"):
+            rows *= 4
+        if kind.get("rope_type", kind.get("type")) in ("longrope", "su"):
+            rows += settings.original
+        part = float(kind.get("partial_rotary_factor") or settings.part)
+        total += rows * int(width * (1.0 if kind.get("rope_type") == "proportional" else part)) * element_bytes
+    return total
+
+
+class _Rope(NamedTuple):
+    """A config's rope settings: of layers with full attention and of local ones, and what holds for both."""
+
+    full: Mapping[str, object]
+    local: Mapping[str, object]
+    positions: int
+    original: int
+    part: float
+
+
+def _rope_settings(config: Mapping[str, object]) -> _Rope:
+    """Return the rope settings of the language model."""
+    c = _text(config)
+    found = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    kinds: dict[str, object] = found if isinstance(found, dict) else {}
+    nested = {key: value for key, value in kinds.items() if isinstance(value, dict)}
+    full = nested.get("full_attention", next(iter(nested.values()), kinds)) if nested else kinds
+    local = nested.get("sliding_attention", full) if nested else ({} if "rope_local_base_freq" in c else kinds)
+    part = c.get("partial_rotary_factor", c.get("rotary_pct", 1.0))
+    return _Rope(
+        full=full,
+        local=local,
+        positions=_number(c.get("max_position_embeddings")),
+        original=_number(full.get("original_max_position_embeddings", c.get("original_max_position_embeddings"))),
+        part=float(part) if isinstance(part, (int, float)) else 1.0,
+    )
+
+
+def _text(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the language model's section of a config."""
+    for key in ("text_config", "llm_config", "thinker_config", "language_config"):
+        value = config.get(key)
+        if isinstance(value, dict):
+            return _text(value)
+    return config
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+
+
+def _rotated(model: Model, settings: _Rope) -> Iterable[tuple[int, bool]]:
+    """Return (width of what may be rotated, whether its rope is the local one) of each distinct table."""
+    same = settings.full is settings.local
+    seen = set()
+    for layer in set(model.layers):
+        for cache in layer.caches:
+            if isinstance(cache, Attention):
+                seen.add((cache.head_dim, not same and cache.kind == "sliding"))
+            elif isinstance(cache, LatentAttention):
+                seen.add((cache.qk_rope_head_dim, False))
+    return sorted(seen)
+
+
+# --- the profile run ---------------------------------------------------------------------------------------------
 
 
 def activations(
     model: Model,
     version: Version,
+    share: Share,
     *,
     batched_tokens: int,
     num_seqs: int,
-    tensor_parallel_size: int,
     element_bytes: int,
 ) -> Estimate:
-    """Return the peak of transient memory in the profile run of one rank.
+    """Return the peak of the profile run on one rank, with what the model runner keeps beside the weights.
 
-    The profile run sends `batched_tokens` tokens through all layers without attention, then samples for
-    min(`batched_tokens`, `num_seqs`) requests (vllm/v1/worker/gpu/model_runner.py, profile_run, 0.32). The peak is the
-    larger of the two: the widest layer's live tensors over all tokens, or logits and sampling over the vocabulary.
+    The peak is the larger of two moments: the widest layer over all tokens, or sampling over the vocabulary, each with
+    what stays in memory meanwhile: an encoder's inputs and outputs, the experts' workspace. An encoder at work comes
+    before both.
 
-    Known error: kernels' workspaces and fragmentation are not derived; the bounds are for them.
+    Known error: within 2 % where the sampler decides (27 starts of 0.15 to 0.19); a layer's peak within 15 % (8 starts).
     """
-    tokens = batched_tokens
-    widest = max(
-        (_live_values(layer, tensor_parallel_size, model.num_experts_per_tok) for layer in set(model.layers)),
+    layers = share.layers(model)
+    second = second_runner(model, version)
+    workspace = experts_workspace(model, share, batched_tokens) * element_bytes
+    least, usual = (_workspace_share(model, end) for end in ("low", "best"))
+    keeps = at(facts.EXPERT_WORKSPACE_KEPT, version)
+    layer = batched_tokens * _live_values(model, layers, share) * element_bytes
+    layer = max(layer, _latent_prefill(layers, share) * element_bytes)
+    if not share.is_last(model) or not share.is_first():
+        layer += 2 * batched_tokens * model.hidden_size * element_bytes
+    sampling = 0
+    if share.is_last(model):
+        rows = min(batched_tokens, num_seqs)
+        hidden = (batched_tokens + 2 * rows) * model.hidden_size * element_bytes
+        sampling = hidden + _logits(model, version, share, rows=rows, second=second)
+    encoder = _encoder(model, share, batched_tokens) if share.is_first() else _Encoder(0, 0)
+    encoder = _Encoder(encoder.peak * element_bytes, encoder.held * element_bytes)
+    buffers = runner_buffers(model, version, num_seqs=num_seqs, second=second)
+
+    def peak(layer_factor: float, sampler_factor: float, encoder_factor: float, experts: float, extra: int) -> int:
+        scratch = workspace * experts
+        held = encoder.held * encoder_factor
+        moments = (
+            layer * layer_factor + scratch + held,
+            sampling * sampler_factor + (scratch if keeps else 0) + held,
+            encoder.peak * encoder_factor + held,
+        )
+        return int(max(moments) + extra + buffers)
+
+    low, high = zip(facts.LAYER_SPREAD, facts.SAMPLER_SPREAD, facts.ENCODER_SPREAD, strict=True)
+    small, common, large = facts.WORKSPACE_BYTES
+    return Estimate(
+        low=peak(*low, least, small),
+        best=peak(1, 1, 1, usual, common),
+        high=peak(*high, 1, large),
+        source=f"profile run of {batched_tokens:,} tokens and {min(batched_tokens, num_seqs):,} requests"
+        + (", and what the model runner keeps" if buffers else ""),
+    )
+
+
+def _workspace_share(model: Model, end: str) -> int:
+    """Return whether experts take their workspace from outside their kernels, at the low end and at the best.
+
+    Triton's and Marlin's kernels do, those for 4-bit floats often bring their own, and for packed weights in general the
+    kernel depends on the card.
+    """
+    if model.quantization is None:
+        return 1
+    return int(end == "best" and model.quantization.method not in facts.OWN_WORKSPACE)
+
+
+def second_runner(model: Model, version: Version) -> bool:
+    """Return whether the second model runner is the default for a model (config/vllm.py, use_v2_model_runner)."""
+    rule = at(facts.SECOND_RUNNER, version)
+    if rule.everything:
+        return True
+    named = model.architecture in rule.architectures
+    stateful = any(isinstance(cache, RecurrentState) for layer in set(model.layers) for cache in layer.caches)
+    plain = not model.num_experts and not stateful and (rule.quantized or model.quantization is None)
+    if rule.only_named:
+        return rule.plain and plain and named
+    return named or (rule.plain and plain)
+
+
+def runner_buffers(model: Model, version: Version, *, num_seqs: int, second: bool) -> int:
+    """Return what the model runner keeps for its requests, as far as the engine counts it."""
+    if not second or not at(facts.RUNNER_BUFFERS_COUNTED, version):
+        return 0
+    return int(num_seqs * model.vocab_size * facts.SECOND_RUNNER_LOGIT_BYTES)
+
+
+def _logits(model: Model, version: Version, share: Share, *, rows: int, second: bool) -> int:
+    """Return the bytes over the vocabulary at the sampler's peak, gathered from all tensor-parallel ranks."""
+    vocab = model.vocab_size
+    if not second:
+        per_logit = at(facts.FIRST_SAMPLER_BYTES, version)
+        scratch = facts.FIRST_SAMPLER_ROWS * vocab * 4 if per_logit < facts.FIRST_SAMPLER_BYTES[0][1] else 0
+        return rows * vocab * per_logit + scratch
+    tp = share.tensor_parallel_size
+    own = at(facts.SECOND_SAMPLER_BYTES, version)
+    if tp == 1:
+        return rows * vocab * own
+    gathering = 2 * rows * padded_vocab(vocab, tp) + 4 * rows * vocab  # a rank's part, all parts, all parts in order
+    return max(gathering, rows * vocab * own)
+
+
+class _Experts(NamedTuple):
+    """The widths of a layer's routed experts on one rank."""
+
+    inner: int
+    first: int
+
+
+def _expert_shape(layers: Iterable[Layer], share: Share) -> _Experts | None:
+    """Return the widest routed experts: their inner width, and that of the first matrix (gate and up side by side)."""
+    widest = None
+    tp = share.tensor_parallel_size
+    for layer in set(layers):
+        first = inner = 0
+        for weight in layer.weights:
+            if weight.group is not Group.EXPERTS or not weight.linear:
+                continue
+            part = rank_weight(weight, tp, expert_parallel=share.expert_parallel)
+            if weight.name.endswith(("down_proj", "w2")):
+                inner = part.in_features
+            else:
+                first += part.out_features
+        if inner and (widest is None or first > widest.first):
+            widest = _Experts(inner, first)
+    return widest
+
+
+def experts_workspace(model: Model, share: Share, tokens: int) -> int:
+    """Return the values of the experts' workspace: the first matrix's output, and the activation's or the second's.
+
+    Each token stands there once for each expert it is sent to, as wide as the wider of its two uses
+    (layers/fused_moe/experts/triton_moe.py, workspace_shapes).
+    """
+    shape = _expert_shape(share.layers(model), share)
+    if shape is None:
+        return 0
+    hidden = model.hidden_size
+    return tokens * max(1, model.num_experts_per_tok) * (max(shape.inner, hidden) + max(shape.first, hidden))
+
+
+def _latent_prefill(layers: Iterable[Layer], share: Share) -> int:
+    """Return the values that latent attention expands for a long prompt, 0 without it."""
+    return facts.LATENT_PREFILL_TOKENS * max(
+        (
+            rank_weight(weight, share.tensor_parallel_size).out_features
+            for layer in set(layers)
+            for weight in layer.weights
+            if weight.name.endswith("kv_b_proj")
+        ),
         default=0,
     )
-    hidden = RESIDUAL_COPIES * model.hidden_size
-    layer_bytes = tokens * (hidden + widest) * element_bytes
-    rows = min(tokens, num_seqs)
-    logits = rows * model.vocab_size
-    per_logit = at(LOGIT_BYTES, version)
-    stay = tokens * model.hidden_size * element_bytes
-    low, high = WIDTH_SPREAD
-    return Estimate(
-        low=int(max(layer_bytes * low, stay + logits * per_logit[0])),
-        best=int(max(layer_bytes, stay + logits * per_logit[1])),
-        high=int(max(layer_bytes * high, stay + logits * per_logit[2])),
-        source=f"profile run of {tokens:,} tokens and {rows:,} requests (vLLM model_runner.profile_run)",
-    )
 
 
-def _live_values(layer: Layer, tensor_parallel_size: int, experts_per_token: int) -> int:
-    """Return the values that one token keeps alive at the widest point of a layer on one rank."""
-    mixer = mlp = routed = 0
-    for weight in layer.weights:
+def _live_values(model: Model, layers: Iterable[Layer], share: Share) -> int:
+    """Return the values that one token keeps alive at the widest point of a stage's layers on one rank."""
+    packed = _packs_inputs(model)
+    widest = max((_widest(layer.weights, share, packed=packed) for layer in set(layers)), default=0)
+    return facts.RESIDUAL_COPIES * model.hidden_size + widest
+
+
+def _widest(weights: Iterable[Weight], share: Share, *, packed: bool) -> int:
+    """Return the widest of a layer's moments: the mixer's projections and their rotated copies, or the MLP's tensors.
+
+    The MLP holds the output of its first matrices and the activation's at once; FP8 and INT8 kernels copy the latter.
+    """
+    mixer = mlp = 0
+    for weight in weights:
         if not weight.linear:
             continue
-        split = tensor_parallel_size if weight.split is not Split.REPLICATED else 1
-        if weight.group is Group.EXPERTS:
-            routed += _width(weight.out_features, weight.in_features, weight.name) // split
-        elif weight.group in (Group.MLP, Group.SHARED_EXPERTS):
-            mlp += _width(weight.out_features, weight.in_features, weight.name) // split
-        elif weight.group in (Group.ATTENTION, Group.STATE):
-            mixer += weight.out_features // split
-    return max(mixer, mlp + routed * max(1, experts_per_token))
+        part = rank_weight(weight, share.tensor_parallel_size)
+        if weight.group in (Group.MLP, Group.SHARED_EXPERTS, Group.VISION, Group.AUDIO) and "attn" not in weight.name:
+            mlp += _mlp_values(part, packed=packed)
+        elif weight.split is not Split.ROW:
+            mixer += 2 * part.out_features if weight.group is not Group.EXPERTS else 0
+    return max(mixer, mlp)
 
 
-def _width(out_features: int, in_features: int, name: str) -> int:
-    """The input of the last matrix of an MLP is one more live tensor; its output is in the residual."""
-    return in_features if name.endswith(("down_proj", "w2", "fc2")) else out_features
+def _mlp_values(part: Weight, *, packed: bool) -> int:
+    """The input of an MLP's last matrix is one more live tensor; its output is in the residual."""
+    if part.name.endswith(("down_proj", "w2", "fc2")):
+        return part.in_features * 3 // 2 if packed else part.in_features
+    return part.out_features
 
 
-def cuda_graphs(model: Model, version: Version, *, enforce_eager: bool) -> Estimate:
-    """Return the memory of captured CUDA graphs on one rank; none with `--enforce-eager`."""
+def _packs_inputs(model: Model) -> bool:
+    """Whether linear layers turn their inputs into a byte a value before they multiply."""
+    scheme = model.quantization.scheme if model.quantization else None
+    return scheme is not None and scheme.values.block_bytes == scheme.values.block_elems
+
+
+class _Encoder(NamedTuple):
+    """Values of a vision or audio encoder: at its peak, and of the inputs and outputs that stay afterwards."""
+
+    peak: int
+    held: int
+
+
+def _encoder(model: Model, share: Share, batched_tokens: int) -> _Encoder:
+    """Return the values of the largest encoder when it fills the encoder's budget of tokens.
+
+    The budget is `max_num_batched_tokens`, or one item where that is longer (multimodal/encoder_budget.py).
+    """
+    towers = [tower for tower in model.towers if tower.loaded and tower.group in (Group.VISION, Group.AUDIO)]
+    if not towers:
+        return _Encoder(0, 0)
+    section = next(
+        (value for key, value in model.config.items() if key.endswith("vision_config") and isinstance(value, dict)), {}
+    )
+    any_size = "spatial_merge_size" in section and not section.get("image_size")
+    tokens = max(batched_tokens, facts.ENCODER_ITEM_TOKENS) if any_size else batched_tokens
+    patches = tokens * _patches_per_token(model.config, section)
+    found = [_tower_values(tower, share, patches) for tower in towers]
+    outputs = tokens * model.hidden_size
+    return _Encoder(max(peak for peak, _ in found), outputs + max(inputs for _, inputs in found))
+
+
+def _patches_per_token(config: Mapping[str, object], section: Mapping[str, object]) -> int:
+    """Return how many patches of an image become one token: of a square of them, or a fixed number of tokens."""
+    side, patch, fixed = (
+        _number(value) for value in (section.get("image_size"), section.get("patch_size"), config.get("mm_tokens_per_image"))
+    )
+    if side and patch and fixed:
+        return max(1, (side // patch) ** 2 // fixed)
+    merge = _number(section.get("spatial_merge_size", config.get("spatial_merge_size"))) or facts.USUAL_MERGE
+    return merge * merge
+
+
+def _tower_values(tower: Tower, share: Share, patches: int) -> tuple[int, int]:
+    """Return (values at the peak, values of the inputs) of one encoder for a number of patches."""
+    blocks = [weight for weight in tower.weights if weight.count > 1]
+    entry = next((w for w in tower.weights if "patch" in w.name or "conv" in w.name), None)
+    if not blocks or entry is None:
+        return 0, 0
+    width, values = entry.out_features, entry.in_features
+    return patches * (facts.RESIDUAL_COPIES * width + _widest(blocks, share, packed=False)), patches * values
+
+
+# --- what the driver and libraries take --------------------------------------------------------------------------
+
+
+def cuda_graphs(
+    layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool
+) -> Estimate:
+    """Return the memory of captured CUDA graphs on one rank; none with `--enforce-eager`.
+
+    Graphs are captured for batches up to twice `max_num_seqs`; a layer's graphs take the same each.
+    """
     if enforce_eager:
         return Estimate(0, 0, 0, "--enforce-eager")
-    base, per_layer, low, high = at(GRAPH_BYTES, version)
-    best = base + per_layer * len(model.layers)
-    return Estimate(int(best * low), best, int(best * high), f"fitted: {len(model.layers)} layers captured")
+    usual, larger = facts.GRAPH_SIZES
+    default = larger if capability is not None and capability[0] == DATACENTRE_BLACKWELL else usual
+    largest = min(2 * num_seqs, default)
+    best = facts.GRAPH_BASE_BYTES + facts.GRAPH_LAYER_BYTES * layers * captured_sizes(largest) // captured_sizes(usual)
+    low, high = facts.GRAPH_SPREAD
+    return Estimate(int(best * low), best, int(best * high), f"fitted: {layers} layers, batches up to {largest}")
 
 
-def non_torch(*, tensor_parallel_size: int, world_size: int) -> Estimate:
+def captured_sizes(largest: int) -> int:
+    """Return how many batch sizes are captured: 1, 2, 4, every 8th below 256, every 16th from there."""
+    small = sum(size <= largest for size in (1, 2, 4))
+    return small + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
+
+
+def non_torch(card: Gpu, *, tensor_parallel_size: int) -> Estimate:
     """Return what libraries allocate outside torch while the model loads and runs once."""
-    low, best, high = NON_TORCH_BYTES
-    if world_size > 1:
-        low, best, high = (a + b for a, b in zip((low, best, high), NCCL_BYTES, strict=True))
-    return Estimate(low, best, high, f"cuBLAS, kernels' workspaces{', NCCL' if tensor_parallel_size > 1 else ''}")
+    alone = facts.NON_TORCH_BYTES
+    if tensor_parallel_size == 1:
+        return Estimate(*alone, "fitted: cuBLAS, kernels")
+    link = card.interconnect_bytes_per_s
+    if link is None:
+        low, best, high = facts.UNLINKED_BYTES[0], facts.UNLINKED_BYTES[1], facts.LINKED_BYTES[2]
+    else:
+        low, best, high = facts.LINKED_BYTES if link > FAST_LINK_BYTES_PER_S else facts.UNLINKED_BYTES
+    return Estimate(alone[0] + low, alone[1] + best, alone[2] + high, "fitted: cuBLAS, kernels, NCCL, all-reduce")
 
 
 def context() -> Estimate:
     """Return the CUDA context, which lives outside the budget."""
-    return Estimate(*CONTEXT_BYTES, "CUDA context and driver")
+    return Estimate(*facts.CONTEXT_BYTES, "CUDA context and driver")

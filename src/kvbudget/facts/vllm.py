@@ -167,6 +167,9 @@ def version_note(version: Version) -> str | None:
     )
 
 
+AUTO_LENGTH: Version = (0, 14, 1)
+"""First version that takes `--max-model-len auto` (config/model.py)."""
+
 QUANTIZATIONS: Mapping[str, bool] = MappingProxyType(
     {
         "awq": False,
@@ -195,32 +198,136 @@ QUANTIZATIONS: Mapping[str, bool] = MappingProxyType(
 
 _MIB = 1 << 20
 
-LOGIT_BYTES: Sequence[tuple[Version, tuple[float, float, float]]] = (
-    ((0, 0, 0), (16, 38, 44)),
-    ((0, 32, 0), (6, 10, 40)),
+
+class Runner(NamedTuple):
+    """Which models the second model runner (v1/worker/gpu/) takes by default; the others keep the first one.
+
+    Attributes:
+        everything: All of them.
+        plain: Models without experts, recurrent state or quantization; with `quantized` also quantized ones.
+        quantized: See `plain`.
+        architectures: Classes that it takes whatever they have, or of `plain` those that it takes.
+        only_named: Of the plain models it takes those in `architectures` alone.
+    """
+
+    everything: bool = False
+    plain: bool = False
+    quantized: bool = False
+    architectures: frozenset[str] = frozenset()
+    only_named: bool = False
+
+
+_FIRST_MOES = frozenset({"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM"})
+_FIRST_DENSE = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM"})
+
+SECOND_RUNNER: Sequence[tuple[Version, Runner]] = (
+    ((0, 0, 0), Runner()),
+    ((0, 22, 1), Runner(plain=True, architectures=frozenset({"Qwen3ForCausalLM"}), only_named=True)),
+    ((0, 23, 0), Runner(plain=True, architectures=_FIRST_DENSE, only_named=True)),
+    ((0, 24, 0), Runner(architectures=_FIRST_DENSE | _FIRST_MOES)),
+    ((0, 25, 1), Runner(plain=True, quantized=True, architectures=_FIRST_MOES)),
+    (
+        (0, 28, 0),
+        Runner(
+            plain=True,
+            quantized=True,
+            architectures=_FIRST_MOES | {"DeepseekV4ForCausalLM", "KimiK3ForConditionalGeneration"},
+        ),
+    ),
+    ((0, 29, 0), Runner(everything=True)),
 )
-"""Bytes a logit takes while sampling: low, best, high. Before: float32 logits, sorted values, int64 indices,
-probabilities and their sum, held against two launches whose peak is the sampler's (Llama-3-8B 41, Qwen2.5-Math-1.5B
-38 bytes). Second runner: the model's own and one float32 copy (v1/worker/gpu/sample/sampler.py); some architectures
-still use the first, hence the high end."""
+"""The default runner by version (config/vllm.py, use_v2_model_runner and the tables beside it)."""
+
+FIRST_SAMPLER_BYTES: Sequence[tuple[Version, int]] = (((0, 0, 0), 38), ((0, 17, 0), 14))
+"""Bytes a logit takes while the first runner samples. Until 0.16 the vocabulary is sorted: bfloat16 and float32 logits,
+sorted values, int64 indices, and what CUDA's segmented sort holds beside them (int64 indices, and a float32 key with an
+int64 value in its own scratch): 2 + 4 + 4 + 8 + 8 + 12. Since 0.17 a Triton kernel masks in place, so only bfloat16
+logits, their float32 copy, probabilities and the noise are left: 2 + 4 + 4 + 4 (v1/sample/ops/topk_topp_sampler.py).
+Held against 27 starts of 0.15 to 0.19 on an H100 80GB whose peak is the sampler's: within 2 % (docs/accuracy.md)."""
+
+FIRST_SAMPLER_ROWS = 132
+"""The kernel's scratch: one float32 row of the vocabulary for each multiprocessor (132 on an H100)."""
+
+SECOND_SAMPLER_BYTES: Sequence[tuple[Version, int]] = (((0, 0, 0), 6), ((0, 28, 0), 2))
+"""The same for the second runner: logits in the model's type; before 0.28 always a float32 copy as well, since then only
+for requests that need one, and the profile run has none (v1/worker/gpu/sample/sampler.py)."""
+
+SECOND_RUNNER_LOGIT_BYTES = 4.125
+"""Bytes that the second runner keeps for each of `max_num_seqs` x vocabulary, whatever is asked of it: int32 counts of
+the output and a bit for each token of the prompt (v1/worker/gpu/sample/penalties.py)."""
+
+RUNNER_BUFFERS_COUNTED: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 27, 1), True))
+"""What the runner itself keeps comes out of the budget (utils/mem_utils.py: consumption is measured by free memory)."""
+
+EXPERT_WORKSPACE_KEPT: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 13, 0), True))
+"""The experts' workspace outlives the layer, so that it stands beside the sampler (v1/worker/workspace.py)."""
 
 RESIDUAL_COPIES = 3
-"""Tensors of the hidden width that live beside a layer's widest point: the residual, its input, its output."""
+"""Tensors of the hidden width that live beside an MLP's widest point: attention's output, the residual before and after
+it. With the MLP's own they are 110,592 bytes a token for Llama-3.1-8B; two starts of 20,000 and 29,000 tokens on an
+RTX 3090 differ by 109,760 +- 1,700 a token, Qwen2.5-0.5B by 35,950 +- 1,500 where this says 34,560."""
 
-WIDTH_SPREAD: tuple[float, float] = (0.6, 1.6)
-"""How far the widest layer's live tensors are off, low and high: fusion on one side, workspaces on the other."""
+LATENT_PREFILL_TOKENS = 65_536
+"""Tokens for which the profile run of latent attention holds expanded keys and values
+(model_executor/layers/attention/mla_attention.py, chunked_prefill_workspace_size)."""
 
-GRAPH_BYTES: Sequence[tuple[Version, tuple[int, int, float, float]]] = (
-    ((0, 0, 0), (192 * _MIB, 12 * _MIB, 0.25, 3.0)),
-)
-"""CUDA graphs: base, bytes a layer, low and high factor. Held against launches of 0.8.2 to 0.20 with 0.10 to 2.3 GiB
-(Llama-3.1-8B 0.74, a 3B of 28 layers 0.45)."""
+WORKSPACE_BYTES: tuple[int, int, int] = (8 * _MIB, 40 * _MIB, 200 * _MIB)
+"""cuBLAS's workspace and small tensors in the peak: low, best, high. 32 MiB on Hopper, 8 before; 27 starts leave 40 to
+90 MiB beside the tensors that are named."""
 
-NON_TORCH_BYTES: tuple[int, int, int] = (40 * _MIB, 160 * _MIB, 640 * _MIB)
-"""Growth outside torch on one GPU: low, best, high. Launches show 0.04 to 0.43 GiB."""
+LAYER_SPREAD: tuple[float, float] = (0.85, 1.3)
+"""How far the widest layer's live tensors are off, low and high: compiled layers free some early, kernels of packed
+weights copy their input. Held against 8 starts whose peak is a layer's (CodeLlama-7B, Granite-3.1-8B, Llama-3.1-8B in
+stages, Mistral-Small w8a8)."""
 
-NCCL_BYTES: tuple[int, int, int] = (64 * _MIB, 300 * _MIB, 1600 * _MIB)
-"""What several GPUs add to that after the first snapshot; older versions took NCCL's own buffers in as well."""
+SAMPLER_SPREAD: tuple[float, float] = (0.96, 1.06)
+"""The same for the sampler."""
+
+ENCODER_SPREAD: tuple[float, float] = (0.3, 1.6)
+"""The same for a vision or audio encoder: the largest input depends on the processor, which a config does not tell."""
+
+OWN_WORKSPACE = frozenset({"mxfp4", "modelopt", "modelopt_fp4"})
+"""Quantization methods whose experts' kernels mostly bring their own workspace (layers/fused_moe/experts/)."""
+
+USUAL_MERGE = 2
+"""Patches of an image that are merged into one token, each way, where a config does not say."""
+
+ENCODER_ITEM_TOKENS = 16_384
+"""Tokens of the largest image of a processor that takes any resolution (its `max_pixels`, 12.8 million)."""
+
+GRAPH_BASE_BYTES = 96 * _MIB
+GRAPH_LAYER_BYTES = 16 * _MIB
+GRAPH_SPREAD: tuple[float, float] = (0.12, 2.6)
+"""CUDA graphs with all of their default sizes: a base, bytes a layer, low and high factor. Fitted, because what a graph
+holds on the device is the driver's: 24 public starts of 0.8 to 0.31 print estimates of 0.05 to 5 GiB (median 0.66), and
+the engine's own estimate is off from what it then takes by a factor of 2 on the median, of 40 at worst."""
+
+GRAPH_SIZES: tuple[int, int] = (512, 1024)
+"""The largest batch that is captured, and on datacentre Blackwell (config/vllm.py, _set_cudagraph_sizes); at most twice
+`max_num_seqs`."""
+
+NON_TORCH_BYTES: tuple[int, int, int] = (10 * _MIB, 190 * _MIB, 560 * _MIB)
+"""Growth outside torch on one GPU: low, best, high. 31 starts show 0.01 to 0.43 GiB: 0.13 until 0.17 and 0.25 since
+0.18 on an H100, 0.02 to 0.05 on consumer cards."""
+
+LINKED_BYTES: tuple[int, int, int] = (200 * _MIB, 1400 * _MIB, 2300 * _MIB)
+"""What several GPUs add to that where NVLink joins them: NCCL's channels and the symmetric buffers of all-reduce. 10
+starts of 0.19 on H100s show 1.8 to 1.9 GiB more than one GPU (2, 4 ranks), 0.11 on two H200 1.1, 0.7 on two A100 0.4;
+pipeline stages alone 0."""
+
+UNLINKED_BYTES: tuple[int, int, int] = (20 * _MIB, 300 * _MIB, 1400 * _MIB)
+"""The same over PCIe: four starts on RTX 3090, 4090, A10G show 0.2, on GB10 pairs up to 5 (another network)."""
 
 CONTEXT_BYTES: tuple[int, int, int] = (300 * _MIB, 550 * _MIB, 1000 * _MIB)
-"""The CUDA context with loaded kernels: low, best, high."""
+"""The CUDA context with loaded kernels: low, best, high. 31 H100 starts show 0.51 GiB before anything is loaded."""
+
+PACKED_EXPERTS: Mapping[str, tuple[int, int]] = MappingProxyType({"mxfp4": (256, 128)})
+"""Quantization method -> what kernels round an expert's hidden and intermediate width of one rank up to
+(layers/fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM; Triton and CUTLASS round less or not at all)."""
+
+WITHOUT_ROPE = frozenset(
+    {"bart", "bloom", "falcon_mamba", "gpt2", "gpt_bigcode", "jamba", "mamba", "mamba2", "mbart", "mpt", "mt5", "nemotron_h"}
+    | {"opt", "t5", "umt5", "whisper", "xglm"}
+)
+"""Model types whose attention knows positions otherwise or not at all, so that no RoPE table is kept
+(model_executor/models/, read beside the oracle's buffers)."""

@@ -605,7 +605,7 @@ _CSS = (
     ".p1{background:var(--c1)}.p2{background:var(--c2)}.p3{background:var(--c4)}.p4{background:var(--c6)}"
     ".p5{background:var(--c3)}.p6{background:repeating-linear-gradient(45deg,var(--line) 0 4px,transparent 4px 8px)}"
     ".charts{display:grid;gap:0 2rem;grid-template-columns:minmax(0,1fr)}"
-    "@media(min-width:56rem){.charts{grid-template-columns:repeat(2,minmax(0,1fr))}.charts>:only-child{grid-column:1/-1}}"
+    "@media(min-width:56rem){.charts{grid-template-columns:repeat(2,minmax(0,1fr))}.charts>:last-child:nth-child(odd){grid-column:1/-1}}"
     "@media(max-width:40rem){th,td{padding:.4rem .5rem}th[scope=row]:first-child{white-space:normal;min-width:7rem}}"
     "figure{margin:0 0 1.6rem;min-width:0;display:grid;grid-template:subgrid/minmax(0,1fr);grid-row:span 6;row-gap:0}"
     ".unit,.axis{margin:0;font-size:.8rem;color:var(--mut)}.unit{margin-left:.2rem}.axis{text-align:right}"
