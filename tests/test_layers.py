@@ -321,7 +321,8 @@ def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("output", [(), ("--json",)])
 def test_fit_loads_nothing_slow(small_config: Path, output: tuple[str, ...]) -> None:
     """The main job on a local file starts without the slow modules, and without what only other paths need."""
-    needless = SLOW | {f"{PACKAGE}.{name}" for name in ("facts.catalogue", "textbook", "lab", "cli_textbook", "grid")}
+    others = ("facts.catalogue", "textbook", "lab", "cli_textbook", "grid", "explain", "model.mixers", "model.towers")
+    needless = SLOW | {"decimal", "fractions"} | {f"{PACKAGE}.{name}" for name in others}
     before = loaded_by("--version")  # what click itself loads in this environment is not this package's doing
     loaded = loaded_by("fit", str(small_config), "--gpu-memory", "80GiB", *output)
     assert f"{PACKAGE}.budgeting" in loaded

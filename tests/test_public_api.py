@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -17,6 +18,9 @@ from click.testing import CliRunner
 
 import kvbudget as kb
 from kvbudget.cli import cli
+
+UPDATE = "KVBUDGET_UPDATE_GOLDEN"
+"""Set to write the samples anew; read the difference before it is committed."""
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -266,15 +270,19 @@ def test_the_readme_begins_with_two_commands() -> None:
 
 
 def test_the_readme_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every sample is the output of its command, 80 columns wide."""
+    """Every sample is the output of its command, 80 columns wide; the sample is rewritten when asked to."""
     monkeypatch.setenv("COLUMNS", "80")
     samples = [text for language, text in readme_blocks() if language == "console"]
     assert samples
     for sample in samples:
         command, _, expected = sample.partition("\n")
         name, *arguments = shlex.split(command.removeprefix("$ "))
-        result = CliRunner().invoke(cli, arguments, prog_name=name)
-        assert result.stdout == expected
+        printed = CliRunner().invoke(cli, arguments, prog_name=name).stdout
+        if os.environ.get(UPDATE):
+            text = README.read_text(encoding="utf-8").replace(sample, f"{command}\n{printed}")
+            README.write_text(text, encoding="utf-8", newline="\n")
+            expected = printed
+        assert printed == expected
         assert max(map(len, sample.splitlines())) <= 80
 
 

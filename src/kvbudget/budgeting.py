@@ -338,9 +338,9 @@ def _rank(
         d.model,
         s.version,
         s.dtype,
-        (tp, tp * d.pipeline_parallel_size, d.enable_expert_parallel),
+        (tp, tp * d.data_parallel_size, d.enable_expert_parallel),
         stage,
-        (s.max_num_batched_tokens, s.max_num_seqs),
+        vllm.batch_key(d.model, s),
         s.enforce_eager,
         d.card,
     )

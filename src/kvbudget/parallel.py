@@ -29,8 +29,13 @@ def padded_vocab(rows: int, tensor_parallel_size: int) -> int:
     return -(-padded // tensor_parallel_size)
 
 
-def rank_weight(weight: Weight, tensor_parallel_size: int, *, expert_parallel: bool = False) -> Weight:
+def rank_weight(
+    weight: Weight, tensor_parallel_size: int, *, expert_parallel: bool = False, expert_ranks: int = 0
+) -> Weight:
     """Return the part of `weight` that one tensor-parallel rank holds.
+
+    With expert parallelism `expert_ranks` GPUs share the experts, those of all data-parallel replicas; by default the
+    tensor-parallel ones (config/parallel.py, ep_size = tp x dp).
 
     The vocabulary is padded on a single GPU too. A dimension that does not divide is rounded up, as the largest rank
     holds it; layouts that an engine refuses are refused before.
@@ -39,6 +44,8 @@ def rank_weight(weight: Weight, tensor_parallel_size: int, *, expert_parallel: b
     out, inner, bias = weight.out_features, weight.in_features, weight.bias
     if weight.split is Split.VOCAB:
         return replace(weight, out_features=padded_vocab(out, tp), bias=padded_vocab(bias, tp) if bias else 0)
+    if weight.split is Split.EXPERT and expert_parallel:
+        return replace(weight, count=-(-weight.count // max(expert_ranks, tp)))
     if tp == 1 or weight.split is Split.REPLICATED:
         return weight
     if weight.heads % tp and weight.split in (Split.COLUMN, Split.ROW):
@@ -50,13 +57,11 @@ def rank_weight(weight: Weight, tensor_parallel_size: int, *, expert_parallel: b
     if weight.split is Split.KV:
         share = local_heads(weight.heads, tp)
         return replace(weight, out_features=out // weight.heads * share, bias=bias // weight.heads * share)
-    return _rank_expert(weight, tp, expert_parallel=expert_parallel)
+    return _rank_expert(weight, tp)
 
 
-def _rank_expert(weight: Weight, tp: int, *, expert_parallel: bool) -> Weight:
-    """Whole experts by expert parallelism; otherwise each expert's width, which is the input of its down matrix."""
-    if expert_parallel:
-        return replace(weight, count=-(-weight.count // tp))
+def _rank_expert(weight: Weight, tp: int) -> Weight:
+    """Each expert's width is divided, which is the input of its down matrix."""
     if weight.name.endswith("down_proj"):
         return replace(weight, in_features=-(-weight.in_features // tp))
     return replace(weight, out_features=-(-weight.out_features // tp), bias=-(-weight.bias // tp))

@@ -18,8 +18,8 @@ from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
-from kvbudget.model.shapes import Group, Split
-from kvbudget.parallel import divisors, rank_weight, stage_bounds
+from kvbudget.model.shapes import Group, Indexer, Split
+from kvbudget.parallel import divisors, stage_bounds
 from kvbudget.units import GIB
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvbudget.deployment import Deployment
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
-    from kvbudget.model import Model, Weight
+    from kvbudget.model import Layer, Model, Weight
 
 DEFAULT_MODEL_LEN = 2048
 """What vLLM takes when the config names no length (config/model.py, _get_and_verify_max_len)."""
@@ -37,6 +37,9 @@ HALF = "float16"
 BRAIN = "bfloat16"
 FIRST_WITH_BRAIN = (8, 0)
 """Compute capability from which vLLM prefers bfloat16 (platforms/cuda.py)."""
+
+BATCH_LIMITS = 2
+"""Tokens and requests of a step."""
 
 parse_version = lru_cache(maxsize=64)(facts.parse_version)
 
@@ -246,22 +249,20 @@ def weight_bytes(
         stage: (first, end) layer of the pipeline stage, None for all of the model.
         expert_parallel: Experts are divided whole.
     """
-    return sum(_weight_bytes(model, dtype, tp, stage, expert_parallel))
+    return sum(_weight_bytes(model, dtype, vllm_overhead.Share(tp, tp, expert_parallel, stage)))
 
 
 @lru_cache(maxsize=256)
-def _weight_bytes(
-    model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool
-) -> tuple[int, int]:
+def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[int, int]:
     """Return (bytes of routed experts, bytes of all else) on one rank; see `weight_bytes`."""
     size = dtype_bytes(dtype)
     recipe = model.quantization
     experts = others = 0
     parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
-    for path, weight in _placed(model, stage):
+    for path, weight in _placed(model, share.stage):
         part = parts.get(id(weight))
         if part is None:
-            part = parts[id(weight)] = rank_weight(weight, tp, expert_parallel=expert_parallel)
+            part = parts[id(weight)] = share.of(weight)
         if recipe is not None:
             held = recipe.weight_bytes(path, weight, size, shard=part)
         else:
@@ -303,7 +304,7 @@ def fixed(
     dtype: str,
     layout: tuple[int, int, bool],
     stage: tuple[int, int] | None,
-    batch: tuple[int, int],
+    batch: tuple[int, ...],
     enforce_eager: bool,
     card: Gpu,
 ) -> Fixed:
@@ -313,15 +314,14 @@ def fixed(
         model: The model.
         version: The engine's version.
         dtype: The type of what is not quantized.
-        layout: (tensor-parallel size, GPUs of one replica, expert parallel).
+        layout: (tensor-parallel size, GPUs that share the experts, expert parallel).
         stage: (first, end) layer of the pipeline stage, None for all.
-        batch: (max_num_batched_tokens, max_num_seqs).
+        batch: (max_num_batched_tokens, max_num_seqs, max_model_len); the last is needed for sparse attention alone.
         enforce_eager: No CUDA graphs.
         card: The GPU: how its kin are linked, and its generation.
     """
-    tp, _, expert_parallel = layout
-    share = vllm_overhead.Share(tp, expert_parallel, stage)
-    weights, exact = _loaded(model, dtype, share)
+    share = vllm_overhead.Share(*layout, stage)
+    weights, exact = _loaded(model, version, dtype, share)
     return Fixed(
         weights=weights,
         weights_basis=Basis.EXACT if exact else Basis.ESTIMATED,
@@ -331,30 +331,45 @@ def fixed(
             share,
             batched_tokens=batch[0],
             num_seqs=batch[1],
+            max_model_len=batch[2] if len(batch) > BATCH_LIMITS else 0,
             element_bytes=dtype_bytes(dtype),
         ),
         cuda_graphs=vllm_overhead.cuda_graphs(
             len(share.layers(model)), num_seqs=batch[1], capability=_capability(card), enforce_eager=enforce_eager
         ),
-        non_torch=vllm_overhead.non_torch(card, tensor_parallel_size=tp),
+        non_torch=vllm_overhead.non_torch(card, version, tensor_parallel_size=share.tensor_parallel_size),
         context=vllm_overhead.context(),
     )
 
 
-def _loaded(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[Estimate, bool]:
+def batch_key(model: Model, s: Settings) -> tuple[int, ...]:
+    """Return what of a step's limits the rest of the memory depends on; the length only where attention is sparse."""
+    limits = (s.max_num_batched_tokens, s.max_num_seqs)
+    sparse = any(isinstance(cache, Indexer) for layer in _distinct(model) for cache in layer.caches)
+    return (*limits, s.max_model_len) if sparse else limits
+
+
+@lru_cache(maxsize=256)
+def _distinct(model: Model) -> tuple[Layer, ...]:
+    return tuple(set(model.layers))
+
+
+def _loaded(
+    model: Model, version: Version, dtype: str, share: vllm_overhead.Share
+) -> tuple[Estimate, bool]:
     """Return the model's memory after loading, and whether it follows from the config alone."""
-    tp, expert_parallel, stage = share
-    experts, others = _weight_bytes(model, dtype, tp, stage, expert_parallel)
+    experts, others = _weight_bytes(model, dtype, share)
+    tp = share.tensor_parallel_size
     size = experts + others
-    beside = vllm_overhead.beside_weights(model, share, dtype_bytes(dtype))
-    padding = int(experts * (vllm_overhead.padding_factor(model, share) - 1))
-    exact = (model.quantization is None or tp == 1) and not padding and beside[0] == beside[2]
+    beside = vllm_overhead.beside_weights(model, version, share, dtype_bytes(dtype))
+    padding = vllm_overhead.padding(model, share, experts)
     spread = 0 if model.quantization is None or tp == 1 else size // 100
     source = "shapes from the config" + (
         f", {model.quantization.describes}" if model.quantization else f", {dtype}"
     )
-    low, best, high = (size + part for part in beside)
-    return Estimate(low - spread, best + padding, high + padding + spread, source), exact
+    low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
+    loaded = Estimate(low - spread, best, high + spread, source)
+    return loaded, loaded.low == loaded.high
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.engines.vllm_groups import group_layers
-from kvbudget.engines.vllm_specs import CacheSettings, cdiv, layer_specs
+from kvbudget.engines.vllm_parts import CacheSettings, cdiv
+from kvbudget.engines.vllm_specs import layer_specs
 from kvbudget.errors import InputError
 from kvbudget.facts import vllm as versions
 from kvbudget.facts import vllm_cache as facts

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvbudget.engines.vllm_specs import Spec, cdiv, dotted
+from kvbudget.engines.vllm_parts import cdiv, dotted
+from kvbudget.engines.vllm_specs import Spec
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm_cache as facts
 from kvbudget.facts.vllm import at

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvbudget.engines.estimate import Estimate
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.vllm import at
-from kvbudget.model.shapes import Attention, Group, LatentAttention, RecurrentState, Split
+from kvbudget.model.shapes import Attention, Group, Indexer, LatentAttention, RecurrentState, Split
 from kvbudget.parallel import padded_vocab, rank_weight
 
 if TYPE_CHECKING:
@@ -39,8 +39,20 @@ class Share(NamedTuple):
     """The part of a model that one rank holds: its tensor-parallel share of a pipeline stage."""
 
     tensor_parallel_size: int
+    expert_ranks: int
     expert_parallel: bool
     stage: tuple[int, int] | None
+
+    def of(self, weight: Weight) -> Weight:
+        """Return the part of a weight that the rank holds."""
+        return rank_weight(
+            weight, self.tensor_parallel_size, expert_parallel=self.expert_parallel, expert_ranks=self.expert_ranks
+        )
+
+    @property
+    def replicas(self) -> int:
+        """Data-parallel replicas whose tokens meet at the experts."""
+        return max(1, self.expert_ranks // self.tensor_parallel_size) if self.expert_parallel else 1
 
     def layers(self, model: Model) -> tuple[Layer, ...]:
         """Return the decoder layers of the stage."""
@@ -58,7 +70,7 @@ class Share(NamedTuple):
 # --- beside the checkpoint ---------------------------------------------------------------------------------------
 
 
-def beside_weights(model: Model, share: Share, element_bytes: int) -> tuple[int, int, int]:
+def beside_weights(model: Model, version: Version, share: Share, element_bytes: int) -> tuple[int, int, int]:
     """Return what the loaded model holds beside the checkpoint's tensors: low, best, high in bytes of one rank.
 
     RoPE tables, the absorbed matrices of latent attention (W_UK and W_UV in the model's type, next to `kv_b_proj`;
@@ -67,9 +79,9 @@ def beside_weights(model: Model, share: Share, element_bytes: int) -> tuple[int,
     Known error: against 382 loads of vLLM's own code, tables and parameters are within 0.1 % of its parameters and
     buffers for 97 % (docs/accuracy.md); gpt-oss keeps its table in float32.
     """
-    tables = rope_bytes(model, element_bytes)
+    tables = rope_bytes(model, version, element_bytes)
     absorbed = element_bytes * sum(
-        rank_weight(weight, share.tensor_parallel_size).values
+        share.of(weight).values
         for layer in share.layers(model)
         for weight in layer.weights
         if weight.name.endswith("kv_b_proj")
@@ -77,15 +89,17 @@ def beside_weights(model: Model, share: Share, element_bytes: int) -> tuple[int,
     return tables, tables + absorbed, tables + absorbed
 
 
-def padding_factor(model: Model, share: Share) -> float:
-    """Return what kernels' padding multiplies the experts' bytes by, 1 if they pad nothing."""
+def padding(model: Model, share: Share, expert_bytes: int) -> tuple[int, int, int]:
+    """Return what kernels add to the experts' bytes by rounding their widths up: low, best, high; 0 if they do not."""
     method = model.quantization.method if model.quantization else ""
-    rounding = facts.PACKED_EXPERTS.get(method)
     shape = _expert_shape(share.layers(model), share)
-    if rounding is None or shape is None:
-        return 1.0
-    width, inner = model.hidden_size, shape.inner
-    return _up(width, rounding[0]) * _up(inner, rounding[1]) / (width * inner)
+    if method not in facts.PACKED_EXPERTS or shape is None:
+        return 0, 0, 0
+    hidden, inner, usual = facts.PACKED_EXPERTS[method]
+    width = model.hidden_size
+    area = width * shape.inner
+    added = expert_bytes * (_up(width, hidden) * _up(shape.inner, inner) - area) // area
+    return 0, added if usual else 0, added
 
 
 def _up(value: int, multiple: int) -> int:
@@ -93,12 +107,12 @@ def _up(value: int, multiple: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def rope_bytes(model: Model, element_bytes: int) -> int:
+def rope_bytes(model: Model, version: Version, element_bytes: int) -> int:
     """Return the bytes of the RoPE tables, one for each kind of layer that rotates differently.
 
     A table has a row for each position the config allows and a value for each rotated one, in the model's type
     (model_executor/layers/rotary_embedding/, 0.32). LongRoPE keeps a short and a long table; multimodal RoPE has four
-    times the positions unless its sections are interleaved.
+    times the positions, where its sections are interleaved not in all versions.
 
     Known error: classes that vLLM runs through transformers keep frequencies alone, some 10 MB less.
     """
@@ -113,8 +127,8 @@ def rope_bytes(model: Model, element_bytes: int) -> int:
         factor = kind.get("factor")
         if not local and kind.get("rope_type", kind.get("type")) == "linear" and rows == settings.positions and factor:
             rows = int(rows * float(factor))
-        if "mrope_section" in kind and not kind.get("mrope_interleaved"):
-            rows *= 4
+        if "mrope_section" in kind and (model.towers or not kind.get("mrope_interleaved")):
+            rows *= at(facts.INTERLEAVED_POSITIONS, version) if kind.get("mrope_interleaved") else facts.MROPE_POSITIONS
         if kind.get("rope_type", kind.get("type")) in ("longrope", "su"):
             rows += settings.original
         part = float(kind.get("partial_rotary_factor") or settings.part)
@@ -186,6 +200,7 @@ def activations(
     *,
     batched_tokens: int,
     num_seqs: int,
+    max_model_len: int,
     element_bytes: int,
 ) -> Estimate:
     """Return the peak of the profile run on one rank, with what the model runner keeps beside the weights.
@@ -198,7 +213,10 @@ def activations(
     """
     layers = share.layers(model)
     second = second_runner(model, version)
-    workspace = experts_workspace(model, share, batched_tokens) * element_bytes
+    gathered = batched_tokens * share.replicas
+    chunk = max(batched_tokens, min(gathered, facts.EXPERT_CHUNK_TOKENS))
+    workspace, whole = (experts_workspace(model, share, tokens) * element_bytes for tokens in (chunk, gathered))
+    sparse = any(isinstance(cache, Indexer) for layer in set(layers) for cache in layer.caches)
     least, usual = (_workspace_share(model, end) for end in ("low", "best"))
     keeps = at(facts.EXPERT_WORKSPACE_KEPT, version)
     layer = batched_tokens * _live_values(model, layers, share) * element_bytes
@@ -213,9 +231,11 @@ def activations(
     encoder = _encoder(model, share, batched_tokens) if share.is_first() else _Encoder(0, 0)
     encoder = _Encoder(encoder.peak * element_bytes, encoder.held * element_bytes)
     buffers = runner_buffers(model, version, num_seqs=num_seqs, second=second)
+    if sparse:
+        layer += facts.SPARSE_LOGITS_BYTES
+        buffers += facts.SPARSE_WORKSPACE_FACTOR * facts.SPARSE_WORKSPACE_TOKEN_BYTES * max_model_len
 
-    def peak(layer_factor: float, sampler_factor: float, encoder_factor: float, experts: float, extra: int) -> int:
-        scratch = workspace * experts
+    def peak(layer_factor: float, sampler_factor: float, encoder_factor: float, scratch: int, extra: int) -> int:
         held = encoder.held * encoder_factor
         moments = (
             layer * layer_factor + scratch + held,
@@ -227,9 +247,9 @@ def activations(
     low, high = zip(facts.LAYER_SPREAD, facts.SAMPLER_SPREAD, facts.ENCODER_SPREAD, strict=True)
     small, common, large = facts.WORKSPACE_BYTES
     return Estimate(
-        low=peak(*low, least, small),
-        best=peak(1, 1, 1, usual, common),
-        high=peak(*high, 1, large),
+        low=peak(*low, least * workspace, small),
+        best=peak(1, 1, 1, usual * workspace, common),
+        high=peak(*high, whole, large),
         source=f"profile run of {batched_tokens:,} tokens and {min(batched_tokens, num_seqs):,} requests"
         + (", and what the model runner keeps" if buffers else ""),
     )
@@ -291,13 +311,12 @@ class _Experts(NamedTuple):
 def _expert_shape(layers: Iterable[Layer], share: Share) -> _Experts | None:
     """Return the widest routed experts: their inner width, and that of the first matrix (gate and up side by side)."""
     widest = None
-    tp = share.tensor_parallel_size
     for layer in set(layers):
         first = inner = 0
         for weight in layer.weights:
             if weight.group is not Group.EXPERTS or not weight.linear:
                 continue
-            part = rank_weight(weight, tp, expert_parallel=share.expert_parallel)
+            part = share.of(weight)
             if weight.name.endswith(("down_proj", "w2")):
                 inner = part.in_features
             else:
@@ -324,7 +343,7 @@ def _latent_prefill(layers: Iterable[Layer], share: Share) -> int:
     """Return the values that latent attention expands for a long prompt, 0 without it."""
     return facts.LATENT_PREFILL_TOKENS * max(
         (
-            rank_weight(weight, share.tensor_parallel_size).out_features
+            share.of(weight).out_features
             for layer in set(layers)
             for weight in layer.weights
             if weight.name.endswith("kv_b_proj")
@@ -349,7 +368,7 @@ def _widest(weights: Iterable[Weight], share: Share, *, packed: bool) -> int:
     for weight in weights:
         if not weight.linear:
             continue
-        part = rank_weight(weight, share.tensor_parallel_size)
+        part = share.of(weight)
         if weight.group in (Group.MLP, Group.SHARED_EXPERTS, Group.VISION, Group.AUDIO) and "attn" not in weight.name:
             mlp += _mlp_values(part, packed=packed)
         elif weight.split is not Split.ROW:
@@ -443,17 +462,31 @@ def captured_sizes(largest: int) -> int:
     return small + len(range(8, min(largest + 1, 256), 8)) + len(range(256, largest + 1, 16))
 
 
-def non_torch(card: Gpu, *, tensor_parallel_size: int) -> Estimate:
-    """Return what libraries allocate outside torch while the model loads and runs once."""
-    alone = facts.NON_TORCH_BYTES
-    if tensor_parallel_size == 1:
-        return Estimate(*alone, "fitted: cuBLAS, kernels")
-    link = card.interconnect_bytes_per_s
+def non_torch(card: Gpu, version: Version, *, tensor_parallel_size: int) -> Estimate:
+    """Return what libraries allocate outside torch while the model loads and runs once.
+
+    Where processor and GPU share their memory the driver's figures move with the system's own use of it.
+    """
+    parts = [at(facts.NON_TORCH_BYTES, version)]
+    source = "fitted: cuBLAS, kernels"
+    if card.unified:
+        parts.append(facts.UNIFIED_BYTES)
+        source += ", the system's share of unified memory"
+    if at(facts.CONTEXT_INSIDE, version):
+        parts.append(facts.CONTEXT_BYTES)
+        source += ", the CUDA context"
+    if tensor_parallel_size > 1:
+        parts.append(_all_reduce(card.interconnect_bytes_per_s))
+        source += ", NCCL, all-reduce"
+    low, best, high = (sum(part[end] for part in parts) for end in range(3))
+    return Estimate(low, best, high, source)
+
+
+def _all_reduce(link: int | None) -> tuple[int, int, int]:
+    """Return what several ranks take, by how fast their link is; an unknown one may be either kind."""
     if link is None:
-        low, best, high = facts.UNLINKED_BYTES[0], facts.UNLINKED_BYTES[1], facts.LINKED_BYTES[2]
-    else:
-        low, best, high = facts.LINKED_BYTES if link > FAST_LINK_BYTES_PER_S else facts.UNLINKED_BYTES
-    return Estimate(alone[0] + low, alone[1] + best, alone[2] + high, "fitted: cuBLAS, kernels, NCCL, all-reduce")
+        return (*facts.UNLINKED_BYTES[:2], facts.LINKED_BYTES[2])
+    return facts.LINKED_BYTES if link > FAST_LINK_BYTES_PER_S else facts.UNLINKED_BYTES
 
 
 def context() -> Estimate:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from kvbudget.deployment import Deployment
+    from kvbudget.engines.estimate import Estimate
     from kvbudget.model import Model
     from kvbudget.model.shapes import Weight
 
@@ -56,6 +57,7 @@ class WeightExplanation:
         dtype: The type of what is not quantized.
         rows: Groups and formats in the order of `Group`, MTP apart.
         mtp: The multi-token-prediction layers, which are loaded only for speculative decoding.
+        loaded: What the engine holds after loading on one rank: these tensors, RoPE tables, what it makes of them.
         notes: Sentences.
     """
 
@@ -63,6 +65,7 @@ class WeightExplanation:
     dtype: str
     rows: tuple[WeightRow, ...]
     mtp: tuple[WeightRow, ...]
+    loaded: Estimate
     notes: tuple[str, ...]
 
     @property
@@ -89,6 +92,7 @@ class WeightExplanation:
             "parameters": self.parameters,
             "active_parameters": model.active_parameters,
             "bytes": self.bytes,
+            "loaded_bytes": {"low": self.loaded.low, "best": self.loaded.best, "high": self.loaded.high},
             "groups": [_weight_dict(row) for row in self.rows],
             "mtp": [_weight_dict(row) for row in self.mtp],
             "notes": list(self.notes),
@@ -111,7 +115,18 @@ def explain_weights(d: Deployment) -> WeightExplanation:
     Raises:
         InputError, CannotTell: As `kvbudget.budget`.
     """
-    model, dtype = d.model, vllm.settings(d).dtype
+    model, s = d.model, vllm.settings(d)
+    dtype, tp = s.dtype, d.tensor_parallel_size
+    fixed = vllm.fixed(
+        model,
+        s.version,
+        dtype,
+        (tp, tp * d.data_parallel_size, d.enable_expert_parallel),
+        None,
+        (s.max_num_batched_tokens, s.max_num_seqs),
+        s.enforce_eager,
+        d.card,
+    )
     unloaded = {id(weight) for tower in model.towers if not tower.loaded for weight in tower.weights}
     rows = _weight_rows(((path, weight) for _, path, weight in model.weights()), d, dtype, unloaded)
     last = len(model.layers)
@@ -121,7 +136,8 @@ def explain_weights(d: Deployment) -> WeightExplanation:
         for weight in layer.weights
     )
     mtp = _weight_rows(behind, d, dtype)
-    return WeightExplanation(deployment=d, dtype=dtype, rows=rows, mtp=mtp, notes=_weight_notes(model, dtype, rows))
+    notes = _weight_notes(model, dtype, rows)
+    return WeightExplanation(deployment=d, dtype=dtype, rows=rows, mtp=mtp, loaded=fixed.weights, notes=notes)
 
 
 NOT_LOADED = "not loaded by vLLM"
@@ -134,10 +150,16 @@ def _weight_rows(
     own, recipe = dtype_bytes(dtype), d.model.quantization
     totals: dict[tuple[Group, str, bool], list[int]] = {}
     for path, weight in weights:
-        part = rank_weight(weight, d.tensor_parallel_size, expert_parallel=d.enable_expert_parallel)
+        part = rank_weight(
+            weight,
+            d.tensor_parallel_size,
+            expert_parallel=d.enable_expert_parallel,
+            expert_ranks=d.tensor_parallel_size * d.data_parallel_size,
+        )
         scheme = recipe.scheme_for(path, weight) if recipe else None
         left_out = id(weight) in unloaded
-        name = NOT_LOADED if left_out else scheme.name if scheme else weight.dtype or dtype
+        plain = f"{weight.dtype or dtype}{', buffers' if weight.buffer else ''}"
+        name = NOT_LOADED if left_out else scheme.name if scheme else plain
         total = totals.setdefault((weight.group, name, scheme is not None), [0, 0, 0])
         total[0] += weight.parameters
         for i, stored in ((1, part), (2, weight)):

@@ -262,6 +262,10 @@ RUNNER_BUFFERS_COUNTED: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((
 EXPERT_WORKSPACE_KEPT: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 13, 0), True))
 """The experts' workspace outlives the layer, so that it stands beside the sampler (v1/worker/workspace.py)."""
 
+EXPERT_CHUNK_TOKENS = 32_768
+"""Experts that serve several replicas work through their tokens in chunks of so many (VLLM_FUSED_MOE_CHUNK_SIZE of older
+versions; newer ones take all at once, which is the high end)."""
+
 RESIDUAL_COPIES = 3
 """Tensors of the hidden width that live beside an MLP's widest point: attention's output, the residual before and after
 it. With the MLP's own they are 110,592 bytes a token for Llama-3.1-8B; two starts of 20,000 and 29,000 tokens on an
@@ -275,12 +279,12 @@ WORKSPACE_BYTES: tuple[int, int, int] = (8 * _MIB, 40 * _MIB, 200 * _MIB)
 """cuBLAS's workspace and small tensors in the peak: low, best, high. 32 MiB on Hopper, 8 before; 27 starts leave 40 to
 90 MiB beside the tensors that are named."""
 
-LAYER_SPREAD: tuple[float, float] = (0.85, 1.3)
+LAYER_SPREAD: tuple[float, float] = (0.92, 1.3)
 """How far the widest layer's live tensors are off, low and high: compiled layers free some early, kernels of packed
 weights copy their input. Held against 8 starts whose peak is a layer's (CodeLlama-7B, Granite-3.1-8B, Llama-3.1-8B in
 stages, Mistral-Small w8a8)."""
 
-SAMPLER_SPREAD: tuple[float, float] = (0.96, 1.06)
+SAMPLER_SPREAD: tuple[float, float] = (0.97, 1.05)
 """The same for the sampler."""
 
 ENCODER_SPREAD: tuple[float, float] = (0.3, 1.6)
@@ -306,9 +310,19 @@ GRAPH_SIZES: tuple[int, int] = (512, 1024)
 """The largest batch that is captured, and on datacentre Blackwell (config/vllm.py, _set_cudagraph_sizes); at most twice
 `max_num_seqs`."""
 
-NON_TORCH_BYTES: tuple[int, int, int] = (10 * _MIB, 190 * _MIB, 560 * _MIB)
-"""Growth outside torch on one GPU: low, best, high. 31 starts show 0.01 to 0.43 GiB: 0.13 until 0.17 and 0.25 since
-0.18 on an H100, 0.02 to 0.05 on consumer cards."""
+NON_TORCH_BYTES: Sequence[tuple[Version, tuple[int, int, int]]] = (
+    ((0, 0, 0), (0, 120 * _MIB, 480 * _MIB)),
+    ((0, 18, 0), (0, 200 * _MIB, 560 * _MIB)),
+)
+"""Growth outside torch on one GPU: low, best, high. 31 starts show 0.01 to 0.46 GiB: on an H100 0.13 until 0.17 and 0.25
+since 0.18, on consumer cards 0.02 to 0.08."""
+
+UNIFIED_BYTES: tuple[int, int, int] = (0, 500 * _MIB, 3500 * _MIB)
+"""What unified memory adds to that: low, best, high. Five starts on GB10 leave 0 to 3 GiB more than the parts add up to,
+because free memory is the system's own figure there (utils/mem_utils.py, MemorySnapshot.measure)."""
+
+CONTEXT_INSIDE: Sequence[tuple[Version, bool]] = (((0, 0, 0), True), ((0, 9, 2), False))
+"""Whether the budget pays for the CUDA context too: all that is in use on the device was (v1/worker/gpu_worker.py)."""
 
 LINKED_BYTES: tuple[int, int, int] = (200 * _MIB, 1400 * _MIB, 2300 * _MIB)
 """What several GPUs add to that where NVLink joins them: NCCL's channels and the symmetric buffers of all-reduce. 10
@@ -321,9 +335,27 @@ UNLINKED_BYTES: tuple[int, int, int] = (20 * _MIB, 300 * _MIB, 1400 * _MIB)
 CONTEXT_BYTES: tuple[int, int, int] = (300 * _MIB, 550 * _MIB, 1000 * _MIB)
 """The CUDA context with loaded kernels: low, best, high. 31 H100 starts show 0.51 GiB before anything is loaded."""
 
-PACKED_EXPERTS: Mapping[str, tuple[int, int]] = MappingProxyType({"mxfp4": (256, 128)})
-"""Quantization method -> what kernels round an expert's hidden and intermediate width of one rank up to
-(layers/fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM; Triton and CUTLASS round less or not at all)."""
+PACKED_EXPERTS: Mapping[str, tuple[int, int, bool]] = MappingProxyType(
+    {"mxfp4": (256, 128, True), "modelopt": (256, 128, False), "modelopt_fp4": (256, 128, False)}
+)
+"""Quantization method -> what kernels round an expert's hidden and intermediate width of one rank up to, and whether
+most do (layers/fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM; Triton and CUTLASS round less or not at all). gpt-oss-120b
+loads with 65.97 GiB of a checkpoint of 60.77, rounding says 65.92; one model of NVFP4 with 1.2 % more than its
+checkpoint on one card and 9 % on two of another version."""
+
+SPARSE_WORKSPACE_FACTOR = 5
+SPARSE_WORKSPACE_TOKEN_BYTES = 1152
+SPARSE_LOGITS_BYTES = 512 * _MIB
+"""Sparse latent attention keeps a workspace of so many rows for each token of `max_model_len`, and its indexer's profile
+run takes logits on top (v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size; envs.py,
+VLLM_SPARSE_INDEXER_MAX_LOGITS_MB)."""
+
+MROPE_POSITIONS = 4
+"""A multimodal RoPE table has so many times the positions (layers/rotary_embedding/mrope.py)."""
+
+INTERLEAVED_POSITIONS: Sequence[tuple[Version, int]] = (((0, 0, 0), 4), ((0, 32, 0), 1))
+"""The same where its sections are interleaved (models/qwen3_vl.py, mrope_positions_factor; first seen in 0.32). Two loads
+of an unknown version, TP 1 and 2, hold 0.12 GiB more than the parameters, a fourfold table."""
 
 WITHOUT_ROPE = frozenset(
     {"bart", "bloom", "falcon_mamba", "gpt2", "gpt_bigcode", "jamba", "mamba", "mamba2", "mbart", "mpt", "mt5", "nemotron_h"}

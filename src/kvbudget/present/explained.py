@@ -112,6 +112,13 @@ def weights_document(e: WeightExplanation) -> Document:
         share = f"{model.active_parameters / model.parameters:.1%}"
         line = f"active for a token: {model.active_parameters:,} ({human_count(model.active_parameters)}, {share})"
         blocks.append(Block(lines=(line,)))
+    if e.loaded.best != e.bytes:
+        bounds = "" if e.loaded.low == e.loaded.high else f" ({_gib(e.loaded.low)}–{_gib(e.loaded.high)})"
+        line = (
+            f"after loading: {_gib(e.loaded.best)} GiB{bounds} with RoPE tables and what vLLM makes of the tensors; "
+            'its log says "Model loading took"'
+        )
+        blocks.append(Block(lines=(line,)))
     if e.mtp:
         blocks.append(
             Block(
