@@ -68,7 +68,7 @@ SMALL_TENSORS_GIB = 2 / 1024
 """Scales and rounding of the allocator, which nobody counts."""
 UNKNOWN_VERSION = "version unknown"
 SHAPE_ONLY = "the checkpoint's quantization is not known, only its shape"
-HOPPER = (9, 0)
+HOPPER = "9.0"
 FIRST_STATE_CACHING = (0, 26)
 """From here on prefixes of recurrent states are cached unless asked otherwise."""
 V0_AS = "0.10.0"
@@ -203,30 +203,38 @@ def compare(row: dict[str, Any], configs: Path) -> list[Outcome]:
     """Return the comparisons of one launch."""
     name = row["id"]
     try:
-        if row["engine"] != "vllm":
-            raise _SkippedError(f"another engine: {row['engine']}")
-        odd = ODD.get(name)
-        if odd and not odd.quantities:
-            raise _SkippedError(f"set apart: {odd.reason}")
+        _check_row(row)
         answer = answer_of(launch_of(row, configs))
     except _SkippedError as why:
         return [Skip(row=name, quantity="all", reason=str(why))]
     except KvbudgetError as why:
         return [Skip(row=name, quantity="all", reason=_refused(why))]
-    found: list[Outcome] = []
-    for quantity, point_of in _POINTS.items():
-        try:
-            if odd and quantity in odd.quantities:
-                raise _SkippedError(f"set apart: {odd.reason}")
-            point = point_of(answer)
-            if point is not None:
-                found.append(replace(point, row=name, quantity=quantity))
-        except _SkippedError as why:
-            if _wanted(row, quantity):
-                found.append(Skip(row=name, quantity=quantity, reason=str(why)))
+    found = [item for quantity in _POINTS if (item := _compared(answer, quantity)) is not None]
     if not any(isinstance(item, Point) for item in found):
         found = [Skip(row=name, quantity="all", reason=_all_reasons(found))]
     return found + refusals(answer)
+
+
+def _check_row(row: dict[str, Any]) -> None:
+    """Refuse rows of other engines, and those that stand apart."""
+    if row["engine"] != "vllm":
+        raise _SkippedError(f"another engine: {row['engine']}")
+    odd = ODD.get(row["id"])
+    if odd and not odd.quantities:
+        raise _SkippedError(f"set apart: {odd.reason}")
+
+
+def _compared(answer: Answer, quantity: str) -> Outcome | None:
+    """Return one quantity's comparison, why there is none, or None if the engine did not print it."""
+    row = answer.launch.row
+    odd = ODD.get(row["id"])
+    if odd and quantity in odd.quantities and _wanted(row, quantity):
+        return Skip(row=row["id"], quantity=quantity, reason=f"set apart: {odd.reason}")
+    try:
+        point = _POINTS[quantity](answer)
+    except _SkippedError as why:
+        return Skip(row=row["id"], quantity=quantity, reason=str(why)) if _wanted(row, quantity) else None
+    return None if point is None else replace(point, row=row["id"], quantity=quantity)
 
 
 def _wanted(row: dict[str, Any], quantity: str) -> bool:
@@ -250,8 +258,7 @@ def refusals(answer: Answer) -> list[Outcome]:
         return []
     try:
         _check_pool(launch)
-        if not launch.same_weights:
-            raise _SkippedError("the checkpoint's quantization is not known, only its shape")
+        _check_weights(launch)
         verdict = budget(launch.deployment).verdict
     except (_SkippedError, KvbudgetError) as why:
         return [Skip(row=launch.row["id"], quantity="refusal", reason=str(why))]
@@ -347,7 +354,10 @@ def answer_of(launch: Launch) -> Answer:
 
 
 def _plan(launch: Launch, settings: vllm.Settings) -> tuple[vllm_cache.CachePlan | None, str]:
-    """Return (the cache, a note), or (None, why there is none). A fork's own backend reads the cache as Hopper's does."""
+    """Return (the cache, a note), or (None, why there is none).
+
+    A fork's own backend reads the cache as Hopper's does.
+    """
     model = launch.deployment.model
     try:
         return vllm.cache_plan(model, settings.cache), ""
@@ -355,8 +365,9 @@ def _plan(launch: Launch, settings: vllm.Settings) -> tuple[vllm_cache.CachePlan
         why = _refused(error)
     if "fork" not in (launch.row["engine_version"] or ""):
         return None, why
+    hopper = vllm.settings(launch.deployment.replaced(gpu=launch.deployment.card._replace(compute_capability=HOPPER)))
     try:
-        return vllm.cache_plan(model, replace(settings.cache, compute_capability=HOPPER)), "a fork: cache as on Hopper"
+        return vllm.cache_plan(model, hopper.cache), "a fork: cache as on Hopper"
     except KvbudgetError as error:
         return None, _refused(error)
 
@@ -368,7 +379,7 @@ def _stateful(model: Model) -> bool:
 def _old_tokens(model: Model, flags: dict[str, Any]) -> int | None:
     """V0 profiled as many tokens as a request may have, unless chunked prefill was on, as it was above 32,768."""
     length = flags["max_model_len"] or model.max_position_embeddings
-    if length is None or flags["enable_chunked_prefill"] or length > 32_768:  # noqa: PLR2004
+    if length is None or flags["enable_chunked_prefill"] or length > 32_768:
         return 2048
     return max(2048, length)
 
@@ -394,8 +405,11 @@ def version_of(row: dict[str, Any]) -> tuple[str, str, bool]:
 
 
 def _supported(text: str, note: str, *, old: bool) -> tuple[str, str, bool]:
-    """The V0 engine, and versions older than those whose rules are known, account as 0.10 does: what was loaded, the
-    growth outside torch, and the peak of the profile run."""
+    """Return (the version whose rules stand in, how it is known, whether it is V0).
+
+    The V0 engine, and versions older than those whose rules are known, account as 0.10 does: what was loaded, the
+    growth outside torch, and the peak of the profile run.
+    """
     numbers = tuple(map(int, text.split(".")))
     if (*numbers, 0, 0)[:3] < OLDEST:
         return V0_AS, "; ".join(filter(None, (note, "older than 0.8"))), True
@@ -439,7 +453,9 @@ def card_of(row: dict[str, Any]) -> tuple[Gpu, bool]:
     if known is not None:
         card = find_gpu(known)
         if total:
-            card = card._replace(engine_total_bytes=int(total * GIB), memory_bytes=max(card.memory_bytes, int(total * GIB)))
+            card = card._replace(
+                engine_total_bytes=int(total * GIB), memory_bytes=max(card.memory_bytes, int(total * GIB))
+            )
         return card, bool(gpu["name"]) or bool(total)
     if total:
         return _given(total), True
@@ -460,10 +476,13 @@ def _note(answer: Answer, *more: str) -> str:
     return "; ".join(part for part in (answer.launch.version_note, *more) if part)
 
 
-def _point(observed: float, bounds: tuple[float, float, float], **fields: Any) -> Point:  # noqa: ANN401
+def _point(
+    observed: float, bounds: tuple[float, float, float], *, slack: float = 0.0, known: bool = True, note: str = ""
+) -> Point:
     low, best, high = bounds
-    given = {"slack": 0.0, "known": True, "note": ""} | fields
-    return Point(row="", quantity="", observed=observed, low=low, best=best, high=high, **given)
+    return Point(
+        row="", quantity="", observed=observed, low=low, best=best, high=high, slack=slack, known=known, note=note
+    )
 
 
 def _tokens_of(answer: Answer, pool: float) -> tuple[int, float]:
@@ -513,11 +532,17 @@ def _weights(answer: Answer) -> Point | None:
         raise _SkippedError("speculative decoding: a draft's weights are not counted")
     if flags["lora"]:
         raise _SkippedError("LoRA: slots for adapters are not counted")
-    if not answer.launch.same_weights:
-        raise _SkippedError(SHAPE_ONLY)
+    _check_weights(answer.launch)
     part = max((rank.weights for rank in answer.ranks), key=lambda part: part.best)
     bounds = part.low / GIB, part.best / GIB, part.high / GIB
-    return _point(observed, bounds, slack=PRINTED_GIB + max(SMALL_TENSORS_GIB, observed * EXACT_TOLERANCE), note=_note(answer))
+    return _point(
+        observed, bounds, slack=PRINTED_GIB + max(SMALL_TENSORS_GIB, observed * EXACT_TOLERANCE), note=_note(answer)
+    )
+
+
+def _check_weights(launch: Launch) -> None:
+    if not launch.same_weights:
+        raise _SkippedError(SHAPE_ONLY)
 
 
 def _check_layout(row: dict[str, Any]) -> None:
@@ -552,15 +577,16 @@ def _pools(answer: Answer) -> tuple[float, float, float, str]:
     launch = answer.launch
     _check_pool(launch)
     seen = launch.row["observed"]["model_weights_gib"]
-    if not launch.same_weights and not seen:
-        raise _SkippedError(SHAPE_ONLY)
+    if not seen:
+        _check_weights(launch)
     pools = []
     for rank in answer.ranks:
         parts = [rank.activations, rank.non_torch] + ([rank.cuda_graphs] if answer.graphs_inside else [])
         if launch.same_weights:
             parts.append(rank.weights)
         spent = 0 if launch.same_weights else int(seen * GIB)
-        pools.append([answer.requested - spent - sum(part[end] for part in parts) for end in (2, 1, 0)])
+        ends = zip(*((part.high, part.best, part.low) for part in parts), strict=True)
+        pools.append([answer.requested - spent - sum(end) for end in ends])
     low, best, high = (min(column) for column in zip(*pools, strict=True))
     notes = ("" if launch.same_weights else "with the row's own weights", _assumed(launch))
     return low, best, high, "; ".join(filter(None, notes))
@@ -664,16 +690,15 @@ def compare_start(start: Start, configs: Path) -> list[Point]:
         enable_prefix_caching=False,
     )
     rank = budget(deployment).ranks[0]
-    parts = {
-        "weights": rank.fixed.weights,
-        "activation": rank.fixed.activations,
-        "non_torch": rank.fixed.non_torch,
-        "available": (rank.available_low_bytes, rank.available_bytes, rank.available_high_bytes),
-    }
+    fixed = {"weights": rank.fixed.weights, "activation": rank.fixed.activations, "non_torch": rank.fixed.non_torch}
+    parts = {name: (part.low, part.best, part.high) for name, part in fixed.items()}
+    parts["available"] = (rank.available_low_bytes, rank.available_bytes, rank.available_high_bytes)
     name = f"{model.name} {start.version} tp{start.tp} pp{start.pp}"
     return [
         replace(
-            _point(observed, (part[0] / GIB, part[1] / GIB, part[2] / GIB), slack=2 * PRINTED_GIB), row=name, quantity=key
+            _point(observed, (part[0] / GIB, part[1] / GIB, part[2] / GIB), slack=2 * PRINTED_GIB),
+            row=name,
+            quantity=key,
         )
         for key, part in parts.items()
         if (observed := getattr(start, key)) is not None
@@ -709,14 +734,14 @@ def groups(outcomes: list[Outcome]) -> list[tuple[str, str, list[Point]]]:
     """Return (quantity, title, points): what was seen in full first, then what needed an assumption."""
     found = []
     for known in (True, False):
-        for quantity in TITLES:
+        for quantity, title in TITLES.items():
             points = [
                 item
                 for item in outcomes
                 if isinstance(item, Point) and item.quantity == quantity and item.known is known
             ]
             if points:
-                found.append((quantity, TITLES[quantity] + ("" if known else ", default assumed"), points))
+                found.append((quantity, title + ("" if known else ", default assumed"), points))
     return found
 
 
@@ -762,7 +787,10 @@ def report(outcomes: list[Outcome], *, every: bool) -> str:
         lines.append(_statistics_line(title, statistics(points)))
     refusals = [item for item in outcomes if isinstance(item, Refusal)]
     agreed = [item for item in refusals if item.verdict in ("does_not_fit", "tight")]
-    lines += ["", f"starts that the engine refused, on a known card: {len(refusals)}; refused or tight here: {len(agreed)}"]
+    lines += [
+        "",
+        f"starts that the engine refused, on a known card: {len(refusals)}; refused or tight here: {len(agreed)}",
+    ]
     lines += [f"  {item.row}  {item.verdict}{'' if item.known else '  (default utilization)'}" for item in refusals]
     missed = "every comparison" if every else "outside low-high"
     lines += ["", f"{missed}:"]

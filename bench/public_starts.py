@@ -1,8 +1,8 @@
 """Starts of vLLM that others measured and published part by part: what the estimates are held against first.
 
-A capacity study of 2026-04 started some 30 models on an H100 80GB (79.19 GiB) with default limits: 8,192 tokens and 1,024
-requests a step, 0.95 of the card, and printed each part that vLLM's own profiler reports. Figures are its own, in GiB;
-where its table gives a percentage of an estimate instead, the figure is computed from both.
+A capacity study of 2026-04 started some 30 models on an H100 80GB (79.19 GiB) with default limits: 8,192 tokens and
+1,024 requests a step, 0.95 of the card, and printed each part that vLLM's own profiler reports.
+Figures are its own, in GiB; where its table gives a percentage of an estimate instead, the figure follows from both.
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ _FP8_CHANNEL = {
 
 RELATIVES: dict[str, Relative] = {
     "lukealonso/GLM-5.1-NVFP4-MTP": Relative(name="nvidia__GLM-5.1-NVFP4", reason=_SAME_HEADS),
-    "moonshotai/Kimi-K2.6": Relative(name="kimi-k2.5", reason="an alias in the catalogue: one shape", same_weights=True),
+    "moonshotai/Kimi-K2.6": Relative(
+        name="kimi-k2.5", reason="an alias in the catalogue: one shape", same_weights=True
+    ),
     "AEON Qwen3.6-35B-A3B": Relative(name="qwen3.6-35b-a3b", reason=_SAME_HEADS),
     "AEON gemma-4-26B-A4B": Relative(name="gemma-4-26b-a4b", reason=_SAME_HEADS),
     "Qwen/Qwen3.6-35B-A3B-FP8": Relative(name="qwen3.6-35b-a3b", reason=_SAME_HEADS),
@@ -84,7 +86,9 @@ RELATIVES: dict[str, Relative] = {
         same_weights=True,
         quantization={"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
     ),
-    "deepseek-ai/DeepSeek-V4-Flash-0731": Relative(name="deepseek-ai__DeepSeek-V4-Flash", reason="a later checkpoint of it"),
+    "deepseek-ai/DeepSeek-V4-Flash-0731": Relative(
+        name="deepseek-ai__DeepSeek-V4-Flash", reason="a later checkpoint of it"
+    ),
     "DeepSeek-V4-Flash DSpark": Relative(name="deepseek-ai__DeepSeek-V4-Flash", reason=_SAME_HEADS),
     "Qwen3-Next-80B-A3B w4a16": Relative(name="Qwen__Qwen3-Next-80B-A3B-Instruct", reason=_SAME_HEADS),
     "Qwen/Qwen2.5-Math-1.5B": Relative(
@@ -99,7 +103,9 @@ RELATIVES: dict[str, Relative] = {
     "Qwen/Qwen3-30B-A3B-GPTQ-Int4": Relative(name="qwen3-30b-a3b", reason=_SAME_HEADS),
     "unsloth/QwQ-32B-unsloth-bnb-4bit": Relative(name="qwen2.5-32b", reason="QwQ-32B is Qwen2.5-32B trained further"),
     "Zamba2": Relative(name="Zyphra__Zamba2-2.7B", reason="the row's nine attention layers are those of Zamba2-2.7B"),
-    "THUDM/chatglm2-6b-32k": Relative(name="THUDM__chatglm3-6b", reason="28 layers and 2 KV heads of 128, as its log says"),
+    "THUDM/chatglm2-6b-32k": Relative(
+        name="THUDM__chatglm3-6b", reason="28 layers and 2 KV heads of 128, as its log says"
+    ),
 }
 """Hub id -> its relative."""
 
@@ -181,7 +187,9 @@ ODD: dict[str, Odd] = {
     "L142": Odd("notes: the weights are twice the checkpoint's share of a rank, unexplained by its source"),
     "L148": Odd("notes: another process took memory first", frozenset({"available"})),
     "L177": Odd("the engine failed after this line, and its GPUs are not told"),
-    "L008": Odd("the pool is one rank's, the tokens are those of the rank with least", frozenset({"kv_bytes_per_token"})),
+    "L008": Odd(
+        "the pool is one rank's, the tokens are those of the rank with least", frozenset({"kv_bytes_per_token"})
+    ),
     "L065": Odd(
         "notes: a development version of V0 that counted everything outside torch on the device, 1.79 GiB",
         frozenset({"available"}),
@@ -196,7 +204,10 @@ ODD: dict[str, Odd] = {
 """Row -> why it stands apart: what its notes call an engine bug or an inconsistency."""
 
 TOTALS: dict[str, tuple[float, str]] = {
-    "L057": (121.63, "GB10 shows 119.63 or 121.63 GiB by machine; weights and pool alone take more than 0.95 of the former"),
+    "L057": (
+        121.63,
+        "GB10 shows 119.63 or 121.63 GiB by machine; weights and pool alone take more than 0.95 of the former",
+    ),
     "L104": (139.8, "H20 comes with 96 and 141 GB; with L105 the pools differ by 6.99 GiB for 0.05 of utilization"),
     "L105": (139.8, "H20 comes with 96 and 141 GB; with L104 the pools differ by 6.99 GiB for 0.05 of utilization"),
 }
@@ -208,11 +219,17 @@ FLAGS: dict[str, tuple[dict[str, object], str]] = {
 """Row -> flags that it does not show, and where they come from."""
 
 MISSES: dict[tuple[str, str], str] = {
-    ("L057", "available"): "unified memory: the parts add up to more than what was taken; free memory is the system's own",
+    (
+        "L057",
+        "available",
+    ): "unified memory: the parts add up to more than what was taken; free memory is the system's own",
     ("L094", "weights"): "vLLM 0.7 kept parts of the vision tower whole on every rank",
     ("L116", "weights"): "the config at hand says 32,768 positions; a RoPE table for 4 x 262,144 explains the gap",
     ("L117", "weights"): "the config at hand says 32,768 positions; a RoPE table for 4 x 262,144 explains the gap",
     ("L161", "weights"): "not explained: 54 MiB more than parameters and tables",
-    ("L161", "available"): "its activation, 0.74 GiB, is that of 128 requests; the flag is not told and 256 was assumed",
+    (
+        "L161",
+        "available",
+    ): "its activation, 0.74 GiB, is that of 128 requests; the flag is not told and 256 was assumed",
 }
 """(row, quantity) -> why ours is not within the bounds; tokens and concurrency miss with the pool."""

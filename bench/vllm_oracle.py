@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -132,27 +132,27 @@ def _sweep_row(answer: dict[str, Any], configs: Path) -> Row:
     return Row(
         name=f"{answer['config']} tp{answer['tp']}",
         folder=configs / answer["config"],
-        settings=replace(settings_of(answer), kv_cache_dtype=asked),
+        settings=settings_of(answer)._replace(kv_cache_dtype=asked),
         available=answer["available_kv_bytes"],
         answer=answer,
     )
 
 
 def _variant_row(name: str, answer: dict[str, Any], configs: Path) -> Row:
-    settings = replace(settings_of(answer), enable_prefix_caching=answer["enable_prefix_caching"])
+    settings = settings_of(answer)._replace(enable_prefix_caching=answer["enable_prefix_caching"])
     block = re.search(r"\.bs(\d+)", name)  # the file name tells flags that the answer does not
     if block:
-        settings = replace(settings, block_size=int(block[1]))
+        settings = settings._replace(block_size=int(block[1]))
     contexts = re.search(r"dcp(\d+)", name)
     if contexts:
-        settings = replace(settings, decode_context_parallel_size=int(contexts[1]))
+        settings = settings._replace(decode_context_parallel_size=int(contexts[1]))
     if "nohybrid" in name:
-        settings = replace(settings, disable_hybrid_kv_cache_manager=True)
+        settings = settings._replace(disable_hybrid_kv_cache_manager=True)
     folder = configs / answer["config"]
     auto_fit = name.endswith(".auto")
     if auto_fit:
         length = model_in(folder).max_position_embeddings
-        settings = replace(settings, max_model_len=length or settings.max_model_len)
+        settings = settings._replace(max_model_len=length or settings.max_model_len)
     return Row(
         name=name,
         folder=folder,
@@ -228,7 +228,7 @@ def answer_of(row: Row) -> dict[str, Any]:
     plan = cache_of.plan_cache(model, row.settings)
     if row.auto_fit:
         fitted = cache_of.largest_model_len(plan, row.available)
-        plan = cache_of.plan_cache(model, replace(row.settings, max_model_len=fitted))
+        plan = cache_of.plan_cache(model, row.settings._replace(max_model_len=fitted))
     refusal = cache_of.refusal(plan, row.available, override=row.override)
     answer: dict[str, Any] = {
         "kv_cache_dtype": plan.kv_cache_dtype,

@@ -620,6 +620,7 @@ BAD_OPTIONS: tuple[tuple[str, ...], ...] = (
             FULL_WIDTH,
             "0x10",
         )
+        if (option, value) != ("--max-model-len", "-1")  # the engine's word for "as long as fits"
     ),
     *(
         ("--gpu-memory-utilization", value)
@@ -673,9 +674,7 @@ def test_bad_options(options: tuple[str, ...], dense: str) -> None:
 
 
 @pytest.mark.parametrize("verb", [("table",), ("explain", "kv")])
-@pytest.mark.parametrize(
-    "options", [("-tp", "0"), ("--max-model-len", "-1"), ("--kv-cache-dtype", "fp5"), ("-tp", "3")]
-)
+@pytest.mark.parametrize("options", [("-tp", "0"), ("--max-model-len", "0"), ("--kv-cache-dtype", "fp5"), ("-tp", "3")])
 def test_bad_options_of_other_verbs(verb: tuple[str, ...], options: tuple[str, ...], dense: str) -> None:
     gpu = () if verb[0] == "explain" else GPU
     assert_refused(run(*verb, dense, *gpu, *options), BAD)
@@ -893,6 +892,19 @@ OTHER_KEYS = (
 """Keys that some family reads and these configs do not have."""
 
 
+CHOICES: tuple[Config, ...] = (
+    {},
+    {"max_model_len": 1},
+    {"max_model_len": 1024},
+    {"tensor_parallel_size": 2},
+    {"pipeline_parallel_size": 2},
+    {"pipeline_parallel_size": 4},
+    {"kv_cache_dtype": "fp8"},
+    {"enforce_eager": True, "enable_prefix_caching": False, "block_size": 32},
+)
+"""Ways to run a model that take other paths through the arithmetic."""
+
+
 @st.composite
 def damaged(draw: st.DrawFn) -> Config:
     """A valid config with one to three keys dropped, replaced or added."""
@@ -910,12 +922,46 @@ def damaged(draw: st.DrawFn) -> Config:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(config=damaged(), length=st.sampled_from([None, 1, 100, 1024]))
-def test_damaged_configs_are_sound_or_refused(config: Config, length: int | None) -> None:
+@given(config=damaged(), choices=st.sampled_from(CHOICES))
+def test_damaged_configs_are_sound_or_refused(config: Config, choices: Config) -> None:
     """Random damage gives a sound budget or a refusal in one sentence, in bounded time, and nothing else."""
+    assert_sound_or_refused(config, choices)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("choices", CHOICES)
+def test_layouts_are_sound_or_refused(family: str, choices: Config) -> None:
+    """The families are sound under other choices too, such as a pipeline stage without any KV cache."""
+    assert_sound_or_refused(FAMILIES[family], choices)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "partial_rotary_factor",
+        "original_max_position_embeddings",
+        "rope_scaling",
+        "rope_scaling.factor",
+        "rope_scaling.partial_rotary_factor",
+        "rope_scaling.original_max_position_embeddings",
+        "rope_scaling.rope_type",
+        "rope_scaling.mrope_section",
+    ],
+)
+def test_broken_rope_settings_are_sound_or_refused(path: str) -> None:
+    """Positions decide little memory, and yet a broken setting must not stop the program."""
+    for kind in ("linear", "dynamic", "longrope", "yarn", "llama3"):
+        rope = {"rope_type": kind, "factor": 2.0, "original_max_position_embeddings": 2048}
+        for value in BROKEN_SIZES:
+            config = changed({**DENSE, "rope_scaling": rope}, path, json.loads(value))
+            assert_sound_or_refused(config, {})
+
+
+def assert_sound_or_refused(config: Config, choices: Config) -> None:
+    """Check that a config gives a sound budget or a refusal in one sentence, in bounded time."""
     with deadline(10):
         try:
-            plain = fit(config, max_model_len=length)
+            plain = fit(config, **choices)
         except (InputError, CannotTell) as refusal:
             assert_sentence(f"kvbudget: {refusal}")
             return

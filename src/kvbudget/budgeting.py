@@ -185,7 +185,6 @@ class Budget:
         plan: The KV cache's groups and blocks.
         verdict: "fits", "tight" (inside the error bar), "does_not_fit".
         ranks: The distinct GPUs.
-        kv: The KV cache.
         fitted_lengths: With `--max-model-len auto`, the longest request that fits if the estimates are at their high
             end, at their best, at their low end; empty otherwise or if the model's own length fits.
     """
@@ -195,8 +194,26 @@ class Budget:
     plan: CachePlan
     verdict: str
     ranks: tuple[Rank, ...]
-    kv: Kv
     fitted_lengths: tuple[int, ...] = ()
+
+    @property
+    def kv(self) -> Kv:
+        """The KV cache in the engine's own terms."""
+        d, plan = self.deployment, self.plan
+        available = tuple(max(0, rank.available_bytes) for rank in self.ranks)
+        blocks = cache.num_gpu_blocks(plan, available, override=d.num_gpu_blocks_override)
+        slope, held = vllm.growth(d.model, self.settings)
+        return Kv(
+            bytes_per_token=slope,
+            fixed_bytes_per_request=held,
+            available_kv_cache_memory_bytes=min(available),
+            num_gpu_blocks=blocks,
+            block_size=plan.block_size,
+            bytes_per_block=plan.bytes_per_block,
+            kv_cache_size_tokens=cache.kv_cache_size_tokens(plan, blocks),
+            max_concurrency=cache.max_concurrency(plan, blocks),
+            needed_for_one_request_bytes=max(rank.kv_needs_bytes for rank in self.ranks),
+        )
 
     @property
     def engine_refusal(self) -> str | None:
@@ -299,27 +316,8 @@ def _budget(d: Deployment, s: Settings) -> Budget:
     plan = vllm.cache_plan(d.model, s.cache)
     needs = cache.needed_bytes_by_rank(plan)
     ranks = tuple(_rank(d, s, plan, number, stage, needs[number]) for number, stage in enumerate(_stages(d)))
-    available = tuple(max(0, rank.available_bytes) for rank in ranks)
-    blocks = cache.num_gpu_blocks(plan, available, override=d.num_gpu_blocks_override)
-    slope, held = vllm.growth(d.model, s)
-    return Budget(
-        deployment=d,
-        settings=s,
-        plan=plan,
-        verdict=_verdict(plan, ranks, d.num_gpu_blocks_override),
-        ranks=ranks,
-        kv=Kv(
-            bytes_per_token=slope,
-            fixed_bytes_per_request=held,
-            available_kv_cache_memory_bytes=min(available),
-            num_gpu_blocks=blocks,
-            block_size=plan.block_size,
-            bytes_per_block=plan.bytes_per_block,
-            kv_cache_size_tokens=cache.kv_cache_size_tokens(plan, blocks),
-            max_concurrency=cache.max_concurrency(plan, blocks),
-            needed_for_one_request_bytes=max(needs),
-        ),
-    )
+    verdict = _verdict(plan, ranks, d.num_gpu_blocks_override)
+    return Budget(deployment=d, settings=s, plan=plan, verdict=verdict, ranks=ranks)
 
 
 def _stages(d: Deployment) -> tuple[tuple[int, int] | None, ...]:

@@ -107,9 +107,9 @@ class Deployment:
                 raise InputError(f'{flag(name)} {shown(getattr(self, name))}: expected text, such as "0.32" or "auto".')
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
-            if value is None or (name == "max_model_len" and value == AUTO):
+            if value is None or (type(value) is int and low <= value <= high):  # a boolean is an int by inheritance
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            if name != "max_model_len" or value != AUTO:
                 raise InputError(f"{flag(name)} {shown(value)}: expected a whole number from {low:,} to {high:,}.")
         for name, known in CHOICES.items():
             value = getattr(self, name)

@@ -202,7 +202,7 @@ def _reason(b: Budget, batch: int, requests: int, verdict: str) -> str:
 def _figures(b: Budget, requests: int, rows: dict[Any, list[tuple[Kept, ...]]]) -> Figures:
     d, s, rank = b.deployment, b.settings, b.smallest
     context = d.context or s.max_model_len
-    key = replace(s.cache, max_model_len=0, max_num_batched_tokens=0, max_num_seqs=0)  # what is kept ignores these
+    key = s.cache._replace(max_model_len=0, max_num_batched_tokens=0, max_num_seqs=0)  # what is kept ignores these
     if key not in rows:
         stages = stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
         rows[key] = [kept(d.model, s.cache, stage) for stage in stages]

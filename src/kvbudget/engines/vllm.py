@@ -55,7 +55,6 @@ class Settings(NamedTuple):
     max_num_batched_tokens: int
     gpu_memory_utilization: float
     enforce_eager: bool
-    enable_prefix_caching: bool
     async_scheduling: bool
     cache: CacheSettings
 
@@ -90,7 +89,6 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
     batched, seqs = _batch_limits(d, rules, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
     in_flight = rules.async_scheduling if d.async_scheduling is None else d.async_scheduling
-    caching = True if d.enable_prefix_caching is None else d.enable_prefix_caching
     return Settings(
         version=version,
         rules=rules,
@@ -100,7 +98,6 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
         max_num_batched_tokens=batched,
         gpu_memory_utilization=utilization,
         enforce_eager=d.enforce_eager,
-        enable_prefix_caching=caching,
         async_scheduling=in_flight,
         cache=CacheSettings(
             version=version,
@@ -114,8 +111,8 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
             max_model_len=max_model_len,
             max_num_batched_tokens=batched,
             max_num_seqs=seqs,
-            async_scheduling=in_flight,
-            enable_prefix_caching=caching,
+            async_scheduling=d.async_scheduling,
+            enable_prefix_caching=d.enable_prefix_caching,
             disable_hybrid_kv_cache_manager=d.disable_hybrid_kv_cache_manager,
         ),
     )

@@ -7,7 +7,6 @@ layer keeps is in `vllm_specs`, which attention backend serves it in `vllm_block
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,11 +52,10 @@ NULL_BLOCKS = 1
 UNKNOWN_CARD = "The card's attention backends are not known; blocks of 16 tokens are assumed (--block-size)."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheGroup:
+class CacheGroup(NamedTuple):
     """Layers that share a block table.
 
-    Args:
+    Attributes:
         kind: "full", "sliding", "chunked", "mla", "state", "cross"; "mla+indexer" and "full+indexer" with index keys.
         layers: How many it holds in the whole model.
         layers_by_rank: And on each pipeline stage.
@@ -80,11 +78,10 @@ class CacheGroup:
     blocks_per_request: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CachePlan:
+class CachePlan(NamedTuple):
     """The cache without its size.
 
-    Args:
+    Attributes:
         settings: What it was planned for.
         groups: The groups of layers; a block belongs to one of them at a time.
         block_size: What the engine calls its block size: the smallest of its groups.
@@ -233,8 +230,8 @@ def _layout(
 def _for_length(group: CacheGroup, s: CacheSettings, in_flight: int) -> CacheGroup:
     """Return the group with what depends on the length of requests."""
     size = group.block_size or s.max_model_len
-    sized = group if size == group.block_size else replace(group, block_size=size)
-    return replace(sized, blocks_per_request=_reserved(sized, s.max_model_len, s, in_flight))
+    sized = group if size == group.block_size else group._replace(block_size=size)
+    return sized._replace(blocks_per_request=_reserved(sized, s.max_model_len, s, in_flight))
 
 
 # -- groups

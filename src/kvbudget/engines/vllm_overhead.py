@@ -1,10 +1,10 @@
 """What vLLM needs besides checkpoint and cache, derived from what it allocates while it loads and profiles itself.
 
 The profile run sends `max_num_batched_tokens` tokens through the model without attention and samples once for each of
-`max_num_seqs` requests (v1/worker/gpu/model_runner.py and v1/worker/gpu_model_runner.py, profile_run, 0.32). What stands
-in memory at its widest point follows from shapes; what the driver and libraries take does not, and is fitted. Each
-function returns a low, a best and a high figure; coefficients are rows in `kvbudget.facts.vllm`, with the starts they
-were held against.
+`max_num_seqs` requests (v1/worker/gpu/model_runner.py and v1/worker/gpu_model_runner.py, profile_run, 0.32). What
+stands in memory at its widest point follows from shapes; what the driver and libraries take does not, and is fitted.
+Each function returns a low, a best and a high figure; coefficients are rows in `kvbudget.facts.vllm`, with the starts
+they were held against.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ FAST_LINK_BYTES_PER_S = 150 * 10**9
 DATACENTRE_BLACKWELL = 10
 """Major compute capability of B200 and its kin (platforms/interface.py, is_device_capability_family(100))."""
 
-FULL_TURN = 2
-"""A RoPE table holds a cosine and a sine for every pair of rotated values: a row is as long as the rotated part."""
+LONG_ROPE = ("longrope", "su")
+WHOLE_ROPE = "proportional"
+"""A rope type that rotates the whole head, some of it by nothing, so that its table has the full width."""
 
 
 class Share(NamedTuple):
@@ -123,17 +124,28 @@ def rope_bytes(model: Model, version: Version, element_bytes: int) -> int:
     total = 0
     for width, local in _rotated(model, settings):
         kind = settings.local if local else settings.full
+        name = kind.get("rope_type", kind.get("type"))
         rows = settings.positions if local and settings.positions else positions
-        factor = kind.get("factor")
-        if not local and kind.get("rope_type", kind.get("type")) == "linear" and rows == settings.positions and factor:
-            rows = int(rows * float(factor))
-        if "mrope_section" in kind and (model.towers or not kind.get("mrope_interleaved")):
-            rows *= at(facts.INTERLEAVED_POSITIONS, version) if kind.get("mrope_interleaved") else facts.MROPE_POSITIONS
-        if kind.get("rope_type", kind.get("type")) in ("longrope", "su"):
+        if name == "linear" and rows == settings.positions and not local:
+            rows = int(rows * _fraction(kind.get("factor")))
+        if "mrope_section" in kind:
+            rows *= _mrope_factor(model, version, kind)
+        if name in LONG_ROPE:
             rows += settings.original
-        part = float(kind.get("partial_rotary_factor") or settings.part)
-        total += rows * int(width * (1.0 if kind.get("rope_type") == "proportional" else part)) * element_bytes
+        part = 1.0 if name == WHOLE_ROPE else _fraction(kind.get("partial_rotary_factor"), settings.part)
+        total += rows * int(width * part) * element_bytes
     return total
+
+
+def _mrope_factor(model: Model, version: Version, kind: Mapping[str, object]) -> int:
+    """Return how many times the positions a multimodal table has; a model served without its towers has them once."""
+    if not kind.get("mrope_interleaved"):
+        return facts.MROPE_POSITIONS
+    return at(facts.INTERLEAVED_POSITIONS, version) if model.towers else 1
+
+
+def _fraction(value: object, default: float = 1.0) -> float:
+    return float(value) if isinstance(value, (int, float)) and value else default
 
 
 class _Rope(NamedTuple):
@@ -160,7 +172,7 @@ def _rope_settings(config: Mapping[str, object]) -> _Rope:
         local=local,
         positions=_number(c.get("max_position_embeddings")),
         original=_number(full.get("original_max_position_embeddings", c.get("original_max_position_embeddings"))),
-        part=float(part) if isinstance(part, (int, float)) else 1.0,
+        part=_fraction(part),
     )
 
 
@@ -209,7 +221,7 @@ def activations(
     what stays in memory meanwhile: an encoder's inputs and outputs, the experts' workspace. An encoder at work comes
     before both.
 
-    Known error: within 2 % where the sampler decides (27 starts of 0.15 to 0.19); a layer's peak within 15 % (8 starts).
+    Known error: within 2 % where the sampler decides (28 starts of 0.15 to 0.19), a layer's peak within 9 % (6 starts).
     """
     layers = share.layers(model)
     second = second_runner(model, version)
@@ -258,8 +270,8 @@ def activations(
 def _workspace_share(model: Model, end: str) -> int:
     """Return whether experts take their workspace from outside their kernels, at the low end and at the best.
 
-    Triton's and Marlin's kernels do, those for 4-bit floats often bring their own, and for packed weights in general the
-    kernel depends on the card.
+    Triton's and Marlin's kernels do, those for 4-bit floats often bring their own, and for packed weights in general
+    the kernel depends on the card.
     """
     if model.quantization is None:
         return 1
@@ -418,7 +430,8 @@ def _encoder(model: Model, share: Share, batched_tokens: int) -> _Encoder:
 def _patches_per_token(config: Mapping[str, object], section: Mapping[str, object]) -> int:
     """Return how many patches of an image become one token: of a square of them, or a fixed number of tokens."""
     side, patch, fixed = (
-        _number(value) for value in (section.get("image_size"), section.get("patch_size"), config.get("mm_tokens_per_image"))
+        _number(value)
+        for value in (section.get("image_size"), section.get("patch_size"), config.get("mm_tokens_per_image"))
     )
     if side and patch and fixed:
         return max(1, (side // patch) ** 2 // fixed)
@@ -439,9 +452,7 @@ def _tower_values(tower: Tower, share: Share, patches: int) -> tuple[int, int]:
 # --- what the driver and libraries take --------------------------------------------------------------------------
 
 
-def cuda_graphs(
-    layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool
-) -> Estimate:
+def cuda_graphs(layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool) -> Estimate:
     """Return the memory of captured CUDA graphs on one rank; none with `--enforce-eager`.
 
     Graphs are captured for batches up to twice `max_num_seqs`; a layer's graphs take the same each.

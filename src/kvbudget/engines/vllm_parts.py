@@ -8,7 +8,6 @@ changes), config/model.py and config/vllm.py (what is refused); the differences 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
@@ -36,11 +35,10 @@ PLAIN = (Attention, LatentAttention, Indexer, CrossAttention, RecurrentState)
 TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSettings:
+class CacheSettings(NamedTuple):
     """Every choice that the cache depends on, resolved.
 
-    Args:
+    Attributes:
         version: The engine's version.
         dtype: The model's data type ("bfloat16").
         kv_cache_dtype: As given by the flag ("auto", "fp8", …).
@@ -54,6 +52,8 @@ class CacheSettings:
     """
 
     version: Version
+    max_model_len: int
+    max_num_batched_tokens: int
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     decode_context_parallel_size: int = 1
@@ -61,8 +61,6 @@ class CacheSettings:
     kv_cache_dtype: str = "auto"
     block_size: int | None = None
     compute_capability: tuple[int, int] | None = (9, 0)
-    max_model_len: int
-    max_num_batched_tokens: int
     max_num_seqs: int = 0
     async_scheduling: bool | None = None
     enable_prefix_caching: bool | None = None

@@ -243,7 +243,7 @@ FIRST_SAMPLER_BYTES: Sequence[tuple[Version, int]] = (((0, 0, 0), 38), ((0, 17, 
 sorted values, int64 indices, and what CUDA's segmented sort holds beside them (int64 indices, and a float32 key with an
 int64 value in its own scratch): 2 + 4 + 4 + 8 + 8 + 12. Since 0.17 a Triton kernel masks in place, so only bfloat16
 logits, their float32 copy, probabilities and the noise are left: 2 + 4 + 4 + 4 (v1/sample/ops/topk_topp_sampler.py).
-Held against 27 starts of 0.15 to 0.19 on an H100 80GB whose peak is the sampler's: within 2 % (docs/accuracy.md)."""
+Held against 28 starts of 0.15 to 0.19 on an H100 80GB whose peak is the sampler's: within 2 % (docs/accuracy.md)."""
 
 FIRST_SAMPLER_ROWS = 132
 """The kernel's scratch: one float32 row of the vocabulary for each multiprocessor (132 on an H100)."""
@@ -276,13 +276,13 @@ LATENT_PREFILL_TOKENS = 65_536
 (model_executor/layers/attention/mla_attention.py, chunked_prefill_workspace_size)."""
 
 WORKSPACE_BYTES: tuple[int, int, int] = (8 * _MIB, 40 * _MIB, 200 * _MIB)
-"""cuBLAS's workspace and small tensors in the peak: low, best, high. 32 MiB on Hopper, 8 before; 27 starts leave 40 to
+"""cuBLAS's workspace and small tensors in the peak: low, best, high. 32 MiB on Hopper, 8 before; 31 starts leave 0 to
 90 MiB beside the tensors that are named."""
 
 LAYER_SPREAD: tuple[float, float] = (0.92, 1.3)
 """How far the widest layer's live tensors are off, low and high: compiled layers free some early, kernels of packed
-weights copy their input. Held against 8 starts whose peak is a layer's (CodeLlama-7B, Granite-3.1-8B, Llama-3.1-8B in
-stages, Mistral-Small w8a8)."""
+weights copy their input. Six starts whose peak is a layer's show 0.99 to 1.09 of it (CodeLlama-7B, Llama-3.1-8B in
+stages and with 20,000 and 29,000 tokens, Qwen2.5-1.5B with 32,768)."""
 
 SAMPLER_SPREAD: tuple[float, float] = (0.97, 1.05)
 """The same for the sampler."""
@@ -324,7 +324,7 @@ because free memory is the system's own figure there (utils/mem_utils.py, Memory
 CONTEXT_INSIDE: Sequence[tuple[Version, bool]] = (((0, 0, 0), True), ((0, 9, 2), False))
 """Whether the budget pays for the CUDA context too: all that is in use on the device was (v1/worker/gpu_worker.py)."""
 
-LINKED_BYTES: tuple[int, int, int] = (200 * _MIB, 1400 * _MIB, 2300 * _MIB)
+LINKED_BYTES: tuple[int, int, int] = (200 * _MIB, 1600 * _MIB, 2300 * _MIB)
 """What several GPUs add to that where NVLink joins them: NCCL's channels and the symmetric buffers of all-reduce. 10
 starts of 0.19 on H100s show 1.8 to 1.9 GiB more than one GPU (2, 4 ranks), 0.11 on two H200 1.1, 0.7 on two A100 0.4;
 pipeline stages alone 0."""
@@ -358,7 +358,20 @@ INTERLEAVED_POSITIONS: Sequence[tuple[Version, int]] = (((0, 0, 0), 4), ((0, 32,
 of an unknown version, TP 1 and 2, hold 0.12 GiB more than the parameters, a fourfold table."""
 
 WITHOUT_ROPE = frozenset(
-    {"bart", "bloom", "falcon_mamba", "gpt2", "gpt_bigcode", "jamba", "mamba", "mamba2", "mbart", "mpt", "mt5", "nemotron_h"}
+    {
+        "bart",
+        "bloom",
+        "falcon_mamba",
+        "gpt2",
+        "gpt_bigcode",
+        "jamba",
+        "mamba",
+        "mamba2",
+        "mbart",
+        "mpt",
+        "mt5",
+        "nemotron_h",
+    }
     | {"opt", "t5", "umt5", "whisper", "xglm"}
 )
 """Model types whose attention knows positions otherwise or not at all, so that no RoPE table is kept

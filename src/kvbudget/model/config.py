@@ -44,6 +44,7 @@ SIZE_KEYS = frozenset(
         "num_layers",
         "num_local_experts",
         "num_nextn_predict_layers",
+        "original_max_position_embeddings",
         "q_lora_rank",
         "qk_nope_head_dim",
         "qk_rope_head_dim",
@@ -54,6 +55,12 @@ SIZE_KEYS = frozenset(
 )
 """Keys that are a size, or a list of sizes, wherever they stand. They are checked even where nothing reads them: a file
 with -1 heads is broken, whoever would ignore it."""
+
+RATIO_LIMITS: Mapping[str, int] = {"factor": MAX_DIM, "partial_rotary_factor": 1, "rotary_pct": 1}
+"""Keys that hold a positive number, and the largest it can be; checked like `SIZE_KEYS`."""
+
+ROPE_KEYS = frozenset({"rope_scaling", "rope_parameters", "full_attention", "sliding_attention"})
+"""Where rope settings stand, one inside the other; they are checked with the config that holds them."""
 
 
 class Config:
@@ -91,6 +98,12 @@ class Config:
             for item in value if isinstance(value, (list, tuple)) else (value,):
                 if item is not None:
                     self.checked(item, key)
+        for key in RATIO_LIMITS.keys() & data.keys():
+            if data[key] is not None:
+                self._ratio(data[key], key, RATIO_LIMITS[key])
+        for key in ROPE_KEYS & data.keys():
+            if isinstance(data[key], Mapping):
+                Config(data[key], path=f"{path}{key}.")
 
     def extended(self, added: Mapping[str, Any], defaults: Mapping[str, Any]) -> Config:
         """Return the same config with more keys and other class defaults."""
@@ -197,11 +210,13 @@ class Config:
     def number(self, *keys: str, default: float) -> float:
         """Return a finite positive number."""
         value = self.raw(*keys)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < MAX_DIM:
+        return default if value is None else self._ratio(value, self._found(keys), MAX_DIM)
+
+    def _ratio(self, value: object, key: str, largest: int) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= largest:
             raise InputError(
-                f"{self.name(self._found(keys))} must be a positive number, found {_shown(value)}; check the config."
+                f"{self.name(key)} must be a positive number up to {largest:,}, found {_shown(value)}; "
+                "check the config."
             )
         return float(value)
 
