@@ -315,7 +315,7 @@ def _speculative(state: RecurrentState, tokens: int) -> RecurrentState:
     return replace(
         state,
         tensors=tuple(
-            replace(tensor, shape=(tensor.shape[0] + tokens, *tensor.shape[1:])) if tensor.split else tensor
+            tensor._replace(shape=(tensor.shape[0] + tokens, *tensor.shape[1:])) if tensor.split else tensor
             for tensor in state.tensors
         ),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Group(Enum):
@@ -156,11 +157,10 @@ class CrossAttention:
         return "cross"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateTensor:
+class StateTensor(NamedTuple):
     """One tensor of a recurrent state: `shape` values per request.
 
-    Args:
+    Attributes:
         shape: The tensor of one request on one GPU that holds all heads.
         split: The axis that tensor parallelism divides.
         dtype: The type it is kept in, or None for the model's own.
@@ -184,8 +184,7 @@ class RecurrentState:
 Cache = Attention | LatentAttention | Indexer | CrossAttention | RecurrentState
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One decoder layer: what it keeps for a request and what it loads.
 
     `shares_kv` says that it attends to the cache of an earlier layer instead of keeping its own.
@@ -201,8 +200,7 @@ class Layer:
         return sum(weight.parameters for weight in self.weights)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tower:
+class Tower(NamedTuple):
     """A part outside the decoder stack: a vision or audio encoder with its projector, or a text encoder.
 
     `loaded` is False for what the checkpoint has behind the feature layer of an encoder and vLLM leaves out.

@@ -159,7 +159,7 @@ class Parts:
         loaded = Tower(name=name, group=self.group, weights=tuple(self.loaded))
         if not self.unloaded:
             return (loaded,)
-        return loaded, replace(loaded, weights=tuple(self.unloaded), loaded=False)
+        return loaded, loaded._replace(weights=tuple(self.unloaded), loaded=False)
 
 
 def column(parallel: bool) -> Split:

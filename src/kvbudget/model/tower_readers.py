@@ -9,7 +9,6 @@ of vLLM 0.32 (``vllm/model_executor/models/`` unless a path is given).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvbudget.errors import InputError
@@ -149,8 +148,8 @@ def _mistral3(
     parts.norm("norm", width, bias=False)
     parts.linear("patch_merger.merging_layer", merged_width(c, width), width, bias=False)
     towers = parts.towers(places[1]) + _projector(c, width * len(features), text_hidden)
-    return tuple(replace(tower, name=places[0]) for tower in encoder) + tuple(
-        replace(tower, name=places[1]) for tower in towers
+    return tuple(tower._replace(name=places[0]) for tower in encoder) + tuple(
+        tower._replace(name=places[1]) for tower in towers
     )
 
 
