@@ -122,11 +122,9 @@ class Rank(NamedTuple):
             lines.append(Line(name, part.best, takes, part.low, part.high, basis, part.source))
         pool = min(budget_left, max(0, self.available_bytes))
         need = self.kv_needs_bytes
-        source = (
-            "--kv-cache-memory-bytes"
-            if given
-            else f"the rest of the budget: {pool // max(1, self.bytes_per_block):,} blocks of {self.bytes_per_block:,} B"
-        )
+        block = self.bytes_per_block
+        rest_of_it = f"the rest of the budget: {pool // max(1, block):,} blocks of {block:,} B"
+        source = "--kv-cache-memory-bytes" if given else rest_of_it
         lines.append(Line("kv_cache", need, pool, need, need, Basis.GIVEN if given else Basis.EXACT, source))
         rest = total - sum(line.takes_bytes for line in lines)
         if not self.graphs_inside:
@@ -327,9 +325,7 @@ def _stages(d: Deployment) -> tuple[tuple[int, int] | None, ...]:
     return stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
 
 
-def _rank(
-    d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple[int, int] | None, needed: int
-) -> Rank:
+def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple[int, int] | None, needed: int) -> Rank:
     """Return one rank's budget."""
     tp = d.tensor_parallel_size
     fixed = vllm.fixed(
@@ -415,7 +411,8 @@ def _reason(b: Budget) -> str:
     if pool and needed <= pool and b.verdict != FITS:
         least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
         return (
-            f"--kv-cache-memory-bytes takes {gib(pool)} GiB, the rest needs {least}–{most}, and the GPU has {gib(total)}"
+            f"--kv-cache-memory-bytes takes {gib(pool)} GiB, the rest needs {least}–{most}, "
+            f"and the GPU has {gib(total)}"
         )
     if pool and b.verdict == FITS:
         return f"{need}; --kv-cache-memory-bytes gives {gib(pool)} GiB"

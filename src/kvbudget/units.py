@@ -103,7 +103,8 @@ def _scaled(text: str, units: dict[str, int], what: str, examples: str, *, fold_
     if match is None or unit not in units:
         raise InputError(f"{what} {_shown(text)} is not understood; write for example {examples}.")
     digits, _, decimals = match[1].replace("_", "").replace(",", "").partition(".")
-    whole, rest = divmod(int(digits + decimals) * units[unit], 10 ** len(decimals))
+    scale: int = 10 ** len(decimals)
+    whole, rest = divmod(int(digits + decimals) * units[unit], scale)
     if whole < 1 or (rest and units[unit] == 1):
         raise InputError(
             f"{what} {_shown(text)} must be a positive whole number; write for example {examples}."
