@@ -348,7 +348,7 @@ def batch_key(model: Model, s: Settings) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _distinct(model: Model) -> tuple[Layer, ...]:
-    return tuple(set(model.layers))
+    return tuple({id(layer): layer for layer in model.layers}.values())
 
 
 def _loaded(

@@ -77,24 +77,19 @@ def beside_weights(model: Model, version: Version, share: Share, element_bytes: 
     RoPE tables, the absorbed matrices of latent attention (W_UK and W_UV in the model's type, next to `kv_b_proj`;
     model_executor/layers/attention/mla_attention.py, process_weights_after_loading), and experts that kernels pad.
 
-    Known error: against 382 loads of vLLM's own code, tables and parameters are within 0.1 % of its parameters and
-    buffers for 97 % (docs/accuracy.md); gpt-oss keeps its table in float32.
+    Known error: against 394 loads of vLLM's own code, parameters and tables are within 0.1 % of its parameters and
+    buffers for 383 (docs/accuracy.md); gpt-oss keeps its table in float32.
     """
     tables = rope_bytes(model, version, element_bytes)
-    absorbed = element_bytes * sum(
-        share.of(weight).values
-        for layer in share.layers(model)
-        for weight in layer.weights
-        if weight.name.endswith("kv_b_proj")
-    )
+    absorbed = element_bytes * _shapes(model, share).absorbed
     return tables, tables + absorbed, tables + absorbed
 
 
 def padding(model: Model, share: Share, expert_bytes: int) -> tuple[int, int, int]:
     """Return what kernels add to the experts' bytes by rounding their widths up: low, best, high; 0 if they do not."""
     method = model.quantization.method if model.quantization else ""
-    shape = _expert_shape(share.layers(model), share)
-    if method not in facts.PACKED_EXPERTS or shape is None:
+    shape = _shapes(model, share).experts
+    if method not in facts.PACKED_EXPERTS or not shape.inner:
         return 0, 0, 0
     hidden, inner, usual = facts.PACKED_EXPERTS[method]
     width = model.hidden_size
@@ -193,7 +188,7 @@ def _rotated(model: Model, settings: _Rope) -> Iterable[tuple[int, bool]]:
     """Return (width of what may be rotated, whether its rope is the local one) of each distinct table."""
     same = settings.full is settings.local
     seen = set()
-    for layer in set(model.layers):
+    for layer in {id(layer): layer for layer in model.layers}.values():
         for cache in layer.caches:
             if isinstance(cache, Attention):
                 seen.add((cache.head_dim, not same and cache.kind == "sliding"))
@@ -223,16 +218,14 @@ def activations(
 
     Known error: within 2 % where the sampler decides (28 starts of 0.15 to 0.19), a layer's peak within 9 % (6 starts).
     """
-    layers = share.layers(model)
+    shapes = _shapes(model, share)
     second = second_runner(model, version)
     gathered = batched_tokens * share.replicas
     chunk = max(batched_tokens, min(gathered, facts.EXPERT_CHUNK_TOKENS))
     workspace, whole = (experts_workspace(model, share, tokens) * element_bytes for tokens in (chunk, gathered))
-    sparse = any(isinstance(cache, Indexer) for layer in set(layers) for cache in layer.caches)
     least, usual = (_workspace_share(model, end) for end in ("low", "best"))
     keeps = at(facts.EXPERT_WORKSPACE_KEPT, version)
-    layer = batched_tokens * _live_values(model, layers, share) * element_bytes
-    layer = max(layer, _latent_prefill(layers, share) * element_bytes)
+    layer = max(batched_tokens * shapes.token, facts.LATENT_PREFILL_TOKENS * shapes.latent) * element_bytes
     if not share.is_last(model) or not share.is_first():
         layer += 2 * batched_tokens * model.hidden_size * element_bytes
     sampling = 0
@@ -243,7 +236,7 @@ def activations(
     encoder = _encoder(model, share, batched_tokens) if share.is_first() else _Encoder(0, 0)
     encoder = _Encoder(encoder.peak * element_bytes, encoder.held * element_bytes)
     buffers = runner_buffers(model, version, num_seqs=num_seqs, second=second)
-    if sparse:
+    if shapes.sparse:
         layer += facts.SPARSE_LOGITS_BYTES
         buffers += facts.SPARSE_WORKSPACE_FACTOR * facts.SPARSE_WORKSPACE_TOKEN_BYTES * max_model_len
 
@@ -284,11 +277,15 @@ def second_runner(model: Model, version: Version) -> bool:
     if rule.everything:
         return True
     named = model.architecture in rule.architectures
-    stateful = any(isinstance(cache, RecurrentState) for layer in set(model.layers) for cache in layer.caches)
-    plain = not model.num_experts and not stateful and (rule.quantized or model.quantization is None)
+    plain = not model.num_experts and not _is_stateful(model) and (rule.quantized or model.quantization is None)
     if rule.only_named:
         return rule.plain and plain and named
     return named or (rule.plain and plain)
+
+
+@lru_cache(maxsize=256)
+def _is_stateful(model: Model) -> bool:
+    return any(isinstance(cache, RecurrentState) for layer in model.layers for cache in layer.caches)
 
 
 def runner_buffers(model: Model, version: Version, *, num_seqs: int, second: bool) -> int:
@@ -314,28 +311,73 @@ def _logits(model: Model, version: Version, share: Share, *, rows: int, second: 
 
 
 class _Experts(NamedTuple):
-    """The widths of a layer's routed experts on one rank."""
+    """The widths of a layer's routed experts on one rank; 0 where there are none."""
 
-    inner: int
-    first: int
+    inner: int = 0
+    first: int = 0
 
 
-def _expert_shape(layers: Iterable[Layer], share: Share) -> _Experts | None:
-    """Return the widest routed experts: their inner width, and that of the first matrix (gate and up side by side)."""
-    widest = None
-    for layer in set(layers):
-        first = inner = 0
-        for weight in layer.weights:
-            if weight.group is not Group.EXPERTS or not weight.linear:
-                continue
-            part = share.of(weight)
-            if weight.name.endswith(("down_proj", "w2")):
-                inner = part.in_features
-            else:
-                first += part.out_features
-        if inner and (widest is None or first > widest.first):
-            widest = _Experts(inner, first)
-    return widest
+class _Shapes(NamedTuple):
+    """What a rank's part of the model looks like at its widest points, in values; independent of any batch.
+
+    Attributes:
+        token: What one token keeps alive in the widest layer.
+        latent: What latent attention expands a token to, 0 without it.
+        absorbed: The matrices that latent attention expands with, of all layers together.
+        experts: The widest routed experts.
+        sparse: Whether there is an indexer.
+        encoder_token: What the largest encoder keeps alive for one token of its output.
+        encoder_input: What its input holds for one token of its output.
+    """
+
+    token: int
+    latent: int
+    absorbed: int
+    experts: _Experts
+    sparse: bool
+    encoder_token: int
+    encoder_input: int
+
+
+@lru_cache(maxsize=1024)
+def _shapes(model: Model, share: Share) -> _Shapes:
+    """Return the widest points of the part of a model that one rank holds."""
+    layers = share.layers(model)
+    distinct = tuple({id(layer): layer for layer in layers}.values())  # equal layers are the same object
+    packed = _packs_inputs(model)
+    widest = max((_widest(layer.weights, share, packed=packed) for layer in distinct), default=0)
+    latent = {
+        id(layer): next((share.of(w) for w in layer.weights if w.name.endswith("kv_b_proj")), None)
+        for layer in distinct
+    }
+    patches = _patches_per_token(model.config, _vision(model.config))
+    towers = [_tower_values(tower, share) for tower in model.towers if tower.loaded and tower.group in _ENCODERS]
+    return _Shapes(
+        token=facts.RESIDUAL_COPIES * model.hidden_size + widest,
+        latent=max((part.out_features for part in latent.values() if part is not None), default=0),
+        absorbed=sum(part.values for layer in layers if (part := latent[id(layer)]) is not None),
+        experts=max((_experts(layer, share) for layer in distinct), key=lambda found: found.first, default=_Experts()),
+        sparse=any(isinstance(cache, Indexer) for layer in distinct for cache in layer.caches),
+        encoder_token=patches * max((peak for peak, _ in towers), default=0),
+        encoder_input=patches * max((inputs for _, inputs in towers), default=0),
+    )
+
+
+_ENCODERS = (Group.VISION, Group.AUDIO)
+
+
+def _experts(layer: Layer, share: Share) -> _Experts:
+    """Return the routed experts' inner width, and that of their first matrix: gate and up side by side."""
+    first = inner = 0
+    for weight in layer.weights:
+        if weight.group is not Group.EXPERTS or not weight.linear:
+            continue
+        part = share.of(weight)
+        if weight.name.endswith(("down_proj", "w2")):
+            inner = part.in_features
+        else:
+            first += part.out_features
+    return _Experts(inner, first)
 
 
 def experts_workspace(model: Model, share: Share, tokens: int) -> int:
@@ -344,31 +386,11 @@ def experts_workspace(model: Model, share: Share, tokens: int) -> int:
     Each token stands there once for each expert it is sent to, as wide as the wider of its two uses
     (layers/fused_moe/experts/triton_moe.py, workspace_shapes).
     """
-    shape = _expert_shape(share.layers(model), share)
-    if shape is None:
+    inner, first = _shapes(model, share).experts
+    if not inner:
         return 0
     hidden = model.hidden_size
-    return tokens * max(1, model.num_experts_per_tok) * (max(shape.inner, hidden) + max(shape.first, hidden))
-
-
-def _latent_prefill(layers: Iterable[Layer], share: Share) -> int:
-    """Return the values that latent attention expands for a long prompt, 0 without it."""
-    return facts.LATENT_PREFILL_TOKENS * max(
-        (
-            share.of(weight).out_features
-            for layer in set(layers)
-            for weight in layer.weights
-            if weight.name.endswith("kv_b_proj")
-        ),
-        default=0,
-    )
-
-
-def _live_values(model: Model, layers: Iterable[Layer], share: Share) -> int:
-    """Return the values that one token keeps alive at the widest point of a stage's layers on one rank."""
-    packed = _packs_inputs(model)
-    widest = max((_widest(layer.weights, share, packed=packed) for layer in set(layers)), default=0)
-    return facts.RESIDUAL_COPIES * model.hidden_size + widest
+    return tokens * max(1, model.num_experts_per_tok) * (max(inner, hidden) + max(first, hidden))
 
 
 def _widest(weights: Iterable[Weight], share: Share, *, packed: bool) -> int:
@@ -413,18 +435,20 @@ def _encoder(model: Model, share: Share, batched_tokens: int) -> _Encoder:
 
     The budget is `max_num_batched_tokens`, or one item where that is longer (multimodal/encoder_budget.py).
     """
-    towers = [tower for tower in model.towers if tower.loaded and tower.group in (Group.VISION, Group.AUDIO)]
-    if not towers:
+    shapes = _shapes(model, share)
+    if not shapes.encoder_token:
         return _Encoder(0, 0)
-    section = next(
-        (value for key, value in model.config.items() if key.endswith("vision_config") and isinstance(value, dict)), {}
-    )
+    section = _vision(model.config)
     any_size = "spatial_merge_size" in section and not section.get("image_size")
     tokens = max(batched_tokens, facts.ENCODER_ITEM_TOKENS) if any_size else batched_tokens
-    patches = tokens * _patches_per_token(model.config, section)
-    found = [_tower_values(tower, share, patches) for tower in towers]
-    outputs = tokens * model.hidden_size
-    return _Encoder(max(peak for peak, _ in found), outputs + max(inputs for _, inputs in found))
+    return _Encoder(tokens * shapes.encoder_token, tokens * (model.hidden_size + shapes.encoder_input))
+
+
+def _vision(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a config's section about images, empty if it has none."""
+    return next(
+        (value for key, value in config.items() if key.endswith("vision_config") and isinstance(value, dict)), {}
+    )
 
 
 def _patches_per_token(config: Mapping[str, object], section: Mapping[str, object]) -> int:
@@ -439,14 +463,14 @@ def _patches_per_token(config: Mapping[str, object], section: Mapping[str, objec
     return merge * merge
 
 
-def _tower_values(tower: Tower, share: Share, patches: int) -> tuple[int, int]:
-    """Return (values at the peak, values of the inputs) of one encoder for a number of patches."""
+def _tower_values(tower: Tower, share: Share) -> tuple[int, int]:
+    """Return (values at the peak, values of the input) of one patch in one encoder."""
     blocks = [weight for weight in tower.weights if weight.count > 1]
     entry = next((w for w in tower.weights if "patch" in w.name or "conv" in w.name), None)
     if not blocks or entry is None:
         return 0, 0
-    width, values = entry.out_features, entry.in_features
-    return patches * (facts.RESIDUAL_COPIES * width + _widest(blocks, share, packed=False)), patches * values
+    peak = facts.RESIDUAL_COPIES * entry.out_features + _widest(blocks, share, packed=False)
+    return peak, entry.in_features
 
 
 # --- what the driver and libraries take --------------------------------------------------------------------------

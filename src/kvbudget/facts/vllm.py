@@ -281,7 +281,7 @@ WORKSPACE_BYTES: tuple[int, int, int] = (8 * _MIB, 40 * _MIB, 200 * _MIB)
 
 LAYER_SPREAD: tuple[float, float] = (0.92, 1.3)
 """How far the widest layer's live tensors are off, low and high: compiled layers free some early, kernels of packed
-weights copy their input. Six starts whose peak is a layer's show 0.99 to 1.09 of it (CodeLlama-7B, Llama-3.1-8B in
+weights copy their input. Six starts whose peak is a layer's show 0.98 to 1.09 of it (CodeLlama-7B, Llama-3.1-8B in
 stages and with 20,000 and 29,000 tokens, Qwen2.5-1.5B with 32,768)."""
 
 SAMPLER_SPREAD: tuple[float, float] = (0.97, 1.05)
@@ -303,8 +303,8 @@ GRAPH_BASE_BYTES = 96 * _MIB
 GRAPH_LAYER_BYTES = 16 * _MIB
 GRAPH_SPREAD: tuple[float, float] = (0.12, 2.6)
 """CUDA graphs with all of their default sizes: a base, bytes a layer, low and high factor. Fitted, because what a graph
-holds on the device is the driver's: 24 public starts of 0.8 to 0.31 print estimates of 0.05 to 5 GiB (median 0.66), and
-the engine's own estimate is off from what it then takes by a factor of 2 on the median, of 40 at worst."""
+holds on the device is the driver's: 31 public starts of 0.17 to 0.31 print estimates of 0.05 to 5 GiB (median 0.65), and
+the engine's own estimate is off from what it then takes by a quarter on the median of 19, by a factor of 40 at worst."""
 
 GRAPH_SIZES: tuple[int, int] = (512, 1024)
 """The largest batch that is captured, and on datacentre Blackwell (config/vllm.py, _set_cudagraph_sizes); at most twice
@@ -314,26 +314,27 @@ NON_TORCH_BYTES: Sequence[tuple[Version, tuple[int, int, int]]] = (
     ((0, 0, 0), (0, 120 * _MIB, 480 * _MIB)),
     ((0, 18, 0), (0, 200 * _MIB, 560 * _MIB)),
 )
-"""Growth outside torch on one GPU: low, best, high. 31 starts show 0.01 to 0.46 GiB: on an H100 0.13 until 0.17 and 0.25
-since 0.18, on consumer cards 0.02 to 0.08."""
+"""Growth outside torch on one GPU: low, best, high. Some 20 starts show 0.01 to 0.46 GiB: on an H100 0.13 until 0.17 and
+0.25 since 0.18, on consumer cards 0.02 to 0.08, 0.07 in pipeline stages."""
 
 UNIFIED_BYTES: tuple[int, int, int] = (0, 500 * _MIB, 3500 * _MIB)
-"""What unified memory adds to that: low, best, high. Five starts on GB10 leave 0 to 3 GiB more than the parts add up to,
-because free memory is the system's own figure there (utils/mem_utils.py, MemorySnapshot.measure)."""
+"""What unified memory adds to that: low, best, high. Starts on GB10 leave between 0.2 GiB less and 3 GiB more than the
+parts add up to, because free memory is the system's own figure there (utils/mem_utils.py, MemorySnapshot.measure)."""
 
 CONTEXT_INSIDE: Sequence[tuple[Version, bool]] = (((0, 0, 0), True), ((0, 9, 2), False))
 """Whether the budget pays for the CUDA context too: all that is in use on the device was (v1/worker/gpu_worker.py)."""
 
 LINKED_BYTES: tuple[int, int, int] = (200 * _MIB, 1600 * _MIB, 2300 * _MIB)
-"""What several GPUs add to that where NVLink joins them: NCCL's channels and the symmetric buffers of all-reduce. 10
-starts of 0.19 on H100s show 1.8 to 1.9 GiB more than one GPU (2, 4 ranks), 0.11 on two H200 1.1, 0.7 on two A100 0.4;
-pipeline stages alone 0."""
+"""What several GPUs add to that where NVLink joins them: NCCL's channels and the symmetric buffers of all-reduce. Starts
+of 0.19 on H100s show 1.8 to 1.9 GiB more than one GPU (means of 2.08 with two ranks and 2.17 with four), 0.11 on two H200
+1.1, 0.7 on two A100 0.4; pipeline stages alone 0."""
 
 UNLINKED_BYTES: tuple[int, int, int] = (20 * _MIB, 300 * _MIB, 1400 * _MIB)
-"""The same over PCIe: four starts on RTX 3090, 4090, A10G show 0.2, on GB10 pairs up to 5 (another network)."""
+"""The same over PCIe: starts on RTX 3090, A10 and RTX 5090 show 0.2 to 0.33 GiB in all."""
 
 CONTEXT_BYTES: tuple[int, int, int] = (300 * _MIB, 550 * _MIB, 1000 * _MIB)
-"""The CUDA context with loaded kernels: low, best, high. 31 H100 starts show 0.51 GiB before anything is loaded."""
+"""The CUDA context with loaded kernels: low, best, high. Seven cards are 0.41 to 0.60 GiB short of free when the engine
+starts, 0.51 and 0.53 on H100s."""
 
 PACKED_EXPERTS: Mapping[str, tuple[int, int, bool]] = MappingProxyType(
     {"mxfp4": (256, 128, True), "modelopt": (256, 128, False), "modelopt_fp4": (256, 128, False)}
