@@ -5,7 +5,8 @@ Two figures for each tool, on the same config, the same machine and in the same 
 - *cold*: CPU seconds (user + system) of one call of its command line in a fresh process, median of several. The calls
   are interleaved, so that a busy minute of the machine meets all tools alike.
 - *1,000 budgets*: CPU seconds of 1,000 different context lengths in one process through its Python interface, imports
-  and the reading of the model left out, the best of a few rounds.
+  and the reading of the model left out, the best of a few rounds, interleaved
+  likewise.
 
 Every tool gets a virtual environment of its own in a temporary folder, where pip compiles its bytecode; this project is
 installed there from its source tree in the same way. Without `--peers` only this project is measured.
@@ -61,17 +62,14 @@ SCENARIOS = 1000
 
 TIMED = """
 import json, sys, time
-path, scenarios, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+path, scenarios = sys.argv[1], int(sys.argv[2])
+contexts = [1024 + 32 * i for i in range(scenarios)]
 {setup}
 one(1000)
-found = []
-for number in range(rounds):
-    contexts = [1024 + 32 * i + number for i in range(scenarios)]
-    started = time.process_time()
-    for context in contexts:
-        one(context)
-    found.append(time.process_time() - started)
-print(json.dumps(min(found)))
+started = time.process_time()
+for context in contexts:
+    one(context)
+print(json.dumps(time.process_time() - started))
 """
 """The loop that times a tool's Python interface; `setup` defines `one(context)`, one budget. No context comes twice, so
 that remembered answers help nobody."""
@@ -169,12 +167,17 @@ class Result:
     version: str = ""
     skipped: str = ""
     calls: list[float] = field(default_factory=list)
-    budgets: float | None = None
+    rounds: list[float] = field(default_factory=list)
 
     @property
     def cold(self) -> float | None:
         """The median of its cold calls, in CPU seconds."""
         return statistics.median(self.calls) if self.calls else None
+
+    @property
+    def budgets(self) -> float | None:
+        """The best of its rounds of 1,000 budgets, in CPU seconds."""
+        return min(self.rounds, default=None)
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -262,10 +265,10 @@ def call(arguments: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def time_budgets(binaries: Path, tool: Tool, path: Path, rounds: int) -> float:
+def time_budgets(binaries: Path, tool: Tool, path: Path) -> float:
     """Return the CPU seconds of 1,000 budgets in one process."""
     code = TIMED.format(setup=tool.setup)
-    arguments = [str(binaries / "python"), "-c", code, str(path), str(SCENARIOS), str(rounds)]
+    arguments = [str(binaries / "python"), "-c", code, str(path), str(SCENARIOS)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment(), timeout=600)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip()[-300:])
@@ -299,12 +302,10 @@ def measure(tools: tuple[Tool, ...], runs: int, rounds: int, say: Callable[[str]
             say(f"cold calls, round {number + 1} of {runs}")
             for result, _, arguments in ready:
                 result.calls.append(call(arguments))
-        for result, binaries, _ in ready:
-            say(f"1,000 budgets of {result.tool.name}")
-            try:
-                result.budgets = time_budgets(binaries, result.tool, config, rounds)
-            except RuntimeError as error:
-                say(f"  failed: {error}")
+        for number in range(rounds):
+            say(f"1,000 budgets, round {number + 1} of {rounds}")
+            for result, binaries, _ in ready:
+                result.rounds.append(time_budgets(binaries, result.tool, config))
     return results
 
 

@@ -1028,7 +1028,7 @@ MODELS: tuple[CatalogueRow, ...] = (
             "text_config": {
                 "model_type": "gemma3_text", "tie_word_embeddings": True, "vocab_size": 262144, "hidden_size": 2560, "intermediate_size": 10240,
                 "num_hidden_layers": 34, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072,
-                "sliding_window": 1024, "attention_bias": False,
+                "rope_local_base_freq": 10000.0, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024, "attention_bias": False,
                 "layer_types": [*[*["sliding_attention"] * 5, "full_attention"] * 5, *["sliding_attention"] * 4], "_sliding_window_pattern": 6,
                 "sliding_window_pattern": 6,
             },
@@ -1047,7 +1047,7 @@ MODELS: tuple[CatalogueRow, ...] = (
             "text_config": {
                 "model_type": "gemma3_text", "tie_word_embeddings": True, "vocab_size": 262144, "hidden_size": 3840, "intermediate_size": 15360,
                 "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "max_position_embeddings": 131072,
-                "sliding_window": 1024, "attention_bias": False, "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 8,
+                "rope_local_base_freq": 10000.0, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024, "attention_bias": False, "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 8,
                 "_sliding_window_pattern": 6, "sliding_window_pattern": 6,
             },
             "vision_config": {

@@ -20,6 +20,9 @@ GAP = "  "
 _NARROWEST = 16
 """A column that wraps is never made narrower than this, or it cannot be read."""
 
+_UNDER = "    "
+"""Where the last column starts when it is set under its row."""
+
 Row = tuple[str, ...]
 
 
@@ -103,15 +106,20 @@ def as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def table_lines(table: Table, width: int = WIDTH) -> list[str]:
-    """Return a table as lines of text; a last column that does not fit is wrapped under itself."""
+    """Return a table as lines of text.
+
+    A last column that does not fit is wrapped under itself, or set under its row where too little room is left.
+    """
     rows = [[clean(cell) for cell in row] for row in ([] if table.bare else [table.header]) + list(table.rows)]
     if not rows:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     taken = sum(widths[:last]) + len(GAP) * last
+    below = False
     if last not in table.right and taken + widths[last] > width:
-        widths[last] = max(_NARROWEST, width - taken)
+        below = taken + _NARROWEST > width
+        widths[last] = width - len(_UNDER) if below else width - taken
     lines = []
     for row in rows:
         tail = textwrap.wrap(row[last], widths[last], break_long_words=False, break_on_hyphens=False) or [""]
@@ -119,6 +127,10 @@ def table_lines(table: Table, width: int = WIDTH) -> list[str]:
             cell.rjust(size) if i in table.right else cell.ljust(size)
             for i, (cell, size) in enumerate(zip(row[:last], widths[:last], strict=True))
         ]
+        if below:
+            lines.append(GAP.join(cells).rstrip())
+            lines += [_UNDER + more for more in tail if more]
+            continue
         first = tail[0].rjust(widths[last]) if last in table.right else tail[0]
         lines.append(GAP.join([*cells, first]).rstrip())
         lines += [" " * (taken) + more for more in tail[1:]]
