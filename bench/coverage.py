@@ -82,13 +82,9 @@ def report(found: list[Row], *, every: bool) -> None:
     """Print the table: counts, then what is not equal, then refusals by reason."""
     counts = Counter(row.verdict for row in found)
     judged = counts["equal"] + counts["different"]
-    print(
-        f"{len(found)} configs: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    )
+    print(f"{len(found)} configs: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
     if judged:
-        print(
-            f"parameters equal: {counts['equal']} of {judged} comparable = {100 * counts['equal'] / judged:.1f} %"
-        )
+        print(f"parameters equal: {counts['equal']} of {judged} comparable = {100 * counts['equal'] / judged:.1f} %")
     for row in found:
         if row.verdict in ("different", "explained", "bad input") or every:
             gap = f"{row.ours - row.oracle:+,}" if row.ours and row.oracle else ""
@@ -101,13 +97,9 @@ def report(found: list[Row], *, every: bool) -> None:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configs", type=Path)
-    parser.add_argument(
-        "--kind", action="append", help="real, preset, derived, cached, quoted or all; default real"
-    )
+    parser.add_argument("--kind", action="append", help="real, preset, derived, cached, quoted or all; default real")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true", help="list equal rows too")
     arguments = parser.parse_args()

@@ -5,8 +5,7 @@ Two figures for each tool, on the same config, the same machine and in the same 
 - *cold*: CPU seconds (user + system) of one call of its command line in a fresh process, median of several. The calls
   are interleaved, so that a busy minute of the machine meets all tools alike.
 - *1,000 budgets*: CPU seconds of 1,000 different context lengths in one process through its Python interface, imports
-  and the reading of the model left out, the best of a few rounds, interleaved
-  likewise.
+  and the reading of the model left out, the best of a few rounds, interleaved likewise.
 
 Every tool gets a virtual environment of its own in a temporary folder, where pip compiles its bytecode; this project is
 installed there from its source tree in the same way. Without `--peers` only this project is measured.

@@ -76,9 +76,7 @@ def test_figures_are_plausible(row: CatalogueRow) -> None:
     assert 512 <= config.get("max_position_embeddings", 2048) <= 20_000_000
     for part in objects(row.config):
         for key, value in part.items():
-            assert not isinstance(value, int) or key == "vision_feature_layer" or 0 <= value <= 20_000_000, (
-                key
-            )
+            assert not isinstance(value, int) or key == "vision_feature_layer" or 0 <= value <= 20_000_000, key
             if key in {
                 "layer_types",
                 "mlp_layer_types",
@@ -214,12 +212,8 @@ def real_configs() -> list[tuple[CatalogueRow, Path]]:
     if not MANIFEST.exists():
         return []
     with MANIFEST.open(encoding="utf-8") as lines:
-        real = {
-            row["hub"]: row["dir"] for row in csv.DictReader(lines, delimiter="\t") if row["kind"] == "real"
-        }
-    paths = [
-        (row, SHARED / "data/configs" / real[row.hub] / "config.json") for row in MODELS if row.hub in real
-    ]
+        real = {row["hub"]: row["dir"] for row in csv.DictReader(lines, delimiter="\t") if row["kind"] == "real"}
+    paths = [(row, SHARED / "data/configs" / real[row.hub] / "config.json") for row in MODELS if row.hub in real]
     return [(row, path) for row, path in paths if path.exists()]
 
 

@@ -57,9 +57,7 @@ def check_plausible(gpu: Gpu) -> None:
         assert 0.97 * gpu.memory_bytes <= gpu.engine_total_bytes <= gpu.memory_bytes
     assert gpu.bandwidth_bytes_per_s is None or 10**11 < gpu.bandwidth_bytes_per_s < 2 * 10**13
     assert gpu.bf16_flops is None or 10**13 < gpu.bf16_flops < 10**16
-    assert gpu.fp8_flops is None or (
-        gpu.bf16_flops is not None and 1.9 < gpu.fp8_flops / gpu.bf16_flops < 2.1
-    )
+    assert gpu.fp8_flops is None or (gpu.bf16_flops is not None and 1.9 < gpu.fp8_flops / gpu.bf16_flops < 2.1)
     assert gpu.interconnect_bytes_per_s is None or 10**10 <= gpu.interconnect_bytes_per_s <= 10**12
 
 
@@ -88,9 +86,7 @@ def test_case_and_separators_do_not_matter(named: tuple[Gpu, str], separators: l
     _, name = named
     name = name.replace("*", "48xlarge")
     parts = name.replace("-", " ").replace("_", " ").split(" ")
-    spelled = "".join(part + separator for part, separator in zip(parts, separators, strict=False)).rstrip(
-        " -_"
-    )
+    spelled = "".join(part + separator for part, separator in zip(parts, separators, strict=False)).rstrip(" -_")
     assert outcome(getattr(spelled, case)()) == outcome(name)
 
 
@@ -156,9 +152,7 @@ def test_an_unknown_card_is_answered_with_its_family() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["", "-", "zzz", "80GB", "H20080", "g5g.xlarge", "h100\x1b[31m", "x" * 10_000]
-)
+@pytest.mark.parametrize("name", ["", "-", "zzz", "80GB", "H20080", "g5g.xlarge", "h100\x1b[31m", "x" * 10_000])
 def test_nonsense_is_refused_in_one_short_line(name: str) -> None:
     with pytest.raises(InputError, match=r"^Unknown GPU") as refused:
         find_gpu(name)
@@ -183,9 +177,7 @@ def test_an_assumed_size_is_the_smaller_reading() -> None:
             assert gpu.memory_bytes in {sold * 10**9, sold * GIB * 65 // 100}, gpu.name
 
 
-@pytest.mark.skipif(
-    not (SHARED / "data/gpus.tsv").exists(), reason="needs the collected table of accelerators"
-)
+@pytest.mark.skipif(not (SHARED / "data/gpus.tsv").exists(), reason="needs the collected table of accelerators")
 def test_memory_agrees_with_the_collected_table() -> None:
     with (SHARED / "data/gpus.tsv").open(encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["reported_total_MiB"]]

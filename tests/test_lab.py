@@ -27,9 +27,7 @@ EXPECTED: Mapping[str, bytes] = {
     "long.txt": b"bytes=68719476736 gib=64.00\n",
     "gqa.txt": b"bytes=8589934592 gib=8.00\n",
     "int8.txt": b"bytes=4294967296 gib=4.00\n",
-    "fit.txt": (
-        b"gpu_gib=80 weights_gib=14 overhead_gib=6 kv_budget_gib=60 per_req_gib=2.00 max_concurrent=30\n"
-    ),
+    "fit.txt": (b"gpu_gib=80 weights_gib=14 overhead_gib=6 kv_budget_gib=60 per_req_gib=2.00 max_concurrent=30\n"),
     "kv_table.csv": (
         b"context,batch,gib\n"
         b"4096,1,2.00\n"

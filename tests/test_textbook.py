@@ -1,4 +1,3 @@
-
 """The textbook formula, the walks built on it, and the `kv` command."""
 
 from __future__ import annotations
@@ -210,8 +209,7 @@ def test_both_spellings_agree(
         factors = textbook.kv_factors(shape, layers=n, seq=seq, batch=batch, dtype_bytes=size)
         over = textbook.OVER
         assert expected == math.prod(
-            1 / Fraction(factor.value) if factor.sign == over else Fraction(factor.value)
-            for factor in factors
+            1 / Fraction(factor.value) if factor.sign == over else Fraction(factor.value) for factor in factors
         )
         savings = textbook.kv_savings(shape, layers=n, seq=seq, batch=batch, dtype_bytes=size)
         assert savings[-1].size_bytes == expected
@@ -232,9 +230,7 @@ sizes = st.integers(0, 1 << 40)
 
 
 @given(st.integers(1, 1 << 40), sizes, sizes, st.integers(1, 1 << 20), contexts, st.integers(1, 256))
-def test_room_is_honest(
-    memory: int, weights: int, overhead: int, per_token: int, context: int, block: int
-) -> None:
+def test_room_is_honest(memory: int, weights: int, overhead: int, per_token: int, context: int, block: int) -> None:
     """The requests fit, one more does not; never below zero; blocks never make room."""
     card = Card(memory_bytes=memory, weights_bytes=weights, overhead_bytes=overhead)
     by_hand = room(card, bytes_per_token=per_token, context=context)
@@ -514,9 +510,7 @@ def test_how_a_figure_was_read_is_said() -> None:
 
 
 def test_bits_in_place_of_bytes_are_remarked() -> None:
-    assert "16 bytes is wide for a value; 16 bits are 2." in said(
-        *SEVEN_B, "--seq-len", "4K", "--dtype-bytes", "16"
-    )
+    assert "16 bytes is wide for a value; 16 bits are 2." in said(*SEVEN_B, "--seq-len", "4K", "--dtype-bytes", "16")
 
 
 @pytest.mark.parametrize("extra", [(), ("--table",), ("--dtype", "int8", "--kv-groups", "8"), ("--help",)])
@@ -601,6 +595,4 @@ def test_command_agrees_with_the_function(n: int, heads: int, head_dim: int, seq
         batch,
     )
 
-    assert json.loads(said(*map(str, args), "--json"))["bytes"] == kv_bytes(
-        n, heads * head_dim, seq, batch, 2
-    )
+    assert json.loads(said(*map(str, args), "--json"))["bytes"] == kv_bytes(n, heads * head_dim, seq, batch, 2)

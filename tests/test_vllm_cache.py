@@ -980,9 +980,13 @@ def test_answers_as_the_vllm_that_is_here(tmp_path: Path) -> None:
         folder = tmp_path / f"{number}"
         answer = json.loads((folder / "answer.json").read_text())
         given_flags = dict(zip(shlex.split(flags)[::2], shlex.split(flags)[1::2], strict=True))
-        asked = bench().settings_of(answer)._replace(
-            kv_cache_dtype=given_flags.get("--kv-cache-dtype", "auto"),
-            block_size=int(given_flags["--block-size"]) if "--block-size" in given_flags else None,
+        asked = (
+            bench()
+            .settings_of(answer)
+            ._replace(
+                kv_cache_dtype=given_flags.get("--kv-cache-dtype", "auto"),
+                block_size=int(given_flags["--block-size"]) if "--block-size" in given_flags else None,
+            )
         )
         row = bench().Row(
             name=f"{name} {flags}",

@@ -83,9 +83,7 @@ class _Question:
         """Return how many requests of `context` tokens fit, None when no card was given."""
         if self.card is None:
             return None
-        return textbook.room(
-            self.card, bytes_per_token=self.bytes_per_token, context=context, block_size=block_size
-        )
+        return textbook.room(self.card, bytes_per_token=self.bytes_per_token, context=context, block_size=block_size)
 
     @property
     def fits(self) -> bool:
@@ -105,9 +103,7 @@ class _Question:
 )
 @click.option("--num-key-value-heads", type=int, metavar="N", help="KV heads; needs --head-dim.")
 @click.option("--head-dim", type=int, metavar="N", help="Values in one head.")
-@click.option(
-    "--seq-len", metavar="TOKENS[,...]", help="Tokens in a request: 32768, 32k (= 32,000) or 32K (= 32,768)."
-)
+@click.option("--seq-len", metavar="TOKENS[,...]", help="Tokens in a request: 32768, 32k (= 32,000) or 32K (= 32,768).")
 @click.option("--batch", metavar="N[,...]", help="Requests at the same time.  [default: 1]")
 @click.option(
     "--dtype",
@@ -115,9 +111,7 @@ class _Question:
     help="Type of a stored value: fp16, bf16, fp8, int8, int4, fp32.  [default: fp16]",
 )
 @click.option("--dtype-bytes", metavar="N", help="The same in bytes: 2, 1, 0.5; with scales a fraction more.")
-@click.option(
-    "--table", "as_table", is_flag=True, help="A table: 4K, 32K, 128K by batch 1, 8, where not given."
-)
+@click.option("--table", "as_table", is_flag=True, help="A table: 4K, 32K, 128K by batch 1, 8, where not given.")
 @click.option("--gpu-memory", metavar="BYTES", help="How many requests fit a card of 80GB, 79.19GiB, 24g.")
 @click.option("--weights", metavar="BYTES", help="With --gpu-memory: what the weights take.")
 @click.option("--parameters", metavar="N", help="The same from a parameter count: 7B, 350M.")
@@ -183,9 +177,7 @@ def kv(
     name, value_bytes = _dtype(dtype, dtype_bytes, remarks, assumptions)
     contexts = _tokens(seq_len, remarks) if seq_len else textbook.TABLE_CONTEXTS if as_table else ()
     if not contexts:
-        raise InputError(
-            "--seq-len is missing; give the tokens of one request, or --table for the usual ones."
-        )
+        raise InputError("--seq-len is missing; give the tokens of one request, or --table for the usual ones.")
     default_batches = textbook.TABLE_BATCHES if as_table else (1,)
     batches = _numbers(batch, "--batch") if batch else default_batches
     question = _Question(
@@ -255,9 +247,7 @@ def _dtype(
         assumptions.append(f"values are {_DEFAULT_DTYPE} (--dtype)")
     named = textbook.dtype_bytes(name or _DEFAULT_DTYPE)
     if size is not None and _exact(size, "--dtype-bytes") != named:
-        raise InputError(
-            f"--dtype {name} is {_number(named)} bytes, --dtype-bytes says {size}; give one of them."
-        )
+        raise InputError(f"--dtype {name} is {_number(named)} bytes, --dtype-bytes says {size}; give one of them.")
     return name or _DEFAULT_DTYPE, named
 
 
@@ -284,9 +274,7 @@ def _card(
     if (weights is None) == (parameters is None):
         raise InputError("--gpu-memory needs the weights, said once; give --weights, or --parameters.")
     if weights is not None and weight_bits is not None:
-        raise InputError(
-            f"--weight-bits {weight_bits} has nothing to count; give --parameters for --weights."
-        )
+        raise InputError(f"--weight-bits {weight_bits} has nothing to count; give --parameters for --weights.")
     memory_bytes = _bytes(gpu_memory, "--gpu-memory", remarks)
     if parameters is None:
         weights_bytes = _bytes(weights or "", "--weights", remarks)
@@ -301,9 +289,7 @@ def _card(
         assumptions.append(f"{percent} % of the card goes to activations and fragmentation (--overhead)")
     else:
         overhead_bytes = _bytes(overhead, "--overhead", remarks)
-    return textbook.Card(
-        memory_bytes=memory_bytes, weights_bytes=weights_bytes, overhead_bytes=overhead_bytes
-    )
+    return textbook.Card(memory_bytes=memory_bytes, weights_bytes=weights_bytes, overhead_bytes=overhead_bytes)
 
 
 def _bytes(text: str, flag: str, remarks: list[str]) -> int:
@@ -328,9 +314,7 @@ def _numbers(text: str, flag: str) -> tuple[int, ...]:
     """Return the numbers of a comma-separated list; refuse what may be one number with separators."""
     if _THOUSANDS.fullmatch(text):
         one = text.replace(",", "").strip()
-        raise InputError(
-            f"{flag} {text!r} may be one number or several; write {one}, or a space after each comma."
-        )
+        raise InputError(f"{flag} {text!r} may be one number or several; write {one}, or a space after each comma.")
     return tuple(parse_tokens(part, what=flag) for part in text.split(","))
 
 
@@ -424,9 +408,7 @@ def _title(question: _Question) -> list[str]:
     title = [f"KV cache: {_size(cell.kv_bytes)} ({cell.kv_bytes:,} bytes)"]
     room = question.room(cell.context)
     if question.card and question.card.short_bytes:
-        title.append(
-            f"DOES NOT FIT: weights and overhead exceed the card by {_size(question.card.short_bytes)}"
-        )
+        title.append(f"DOES NOT FIT: weights and overhead exceed the card by {_size(question.card.short_bytes)}")
     elif room is not None:
         word = "FITS" if question.fits else "DOES NOT FIT"
         asked = f"{cell.batch:,} asked"
@@ -485,9 +467,7 @@ def _saved(savings: Sequence[textbook.Saving]) -> _Section:
     """Return what each factor saves, from 16 bits without sharing on."""
     start, *steps = savings
     rows = [("saved from", _size(start.size_bytes), f"{start.name}, {start.reason}")]
-    rows += [
-        (f"{textbook.OVER} {_number(1 / step.factor)}", _size(step.size_bytes), step.reason) for step in steps
-    ]
+    rows += [(f"{textbook.OVER} {_number(1 / step.factor)}", _size(step.size_bytes), step.reason) for step in steps]
     return _Section(header=("saved", "size", "because"), rows=rows, right=(1,))
 
 

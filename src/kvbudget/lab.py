@@ -73,17 +73,13 @@ def write_lab(directory: str | os.PathLike[str], *, overwrite: bool = False) -> 
     files = {folder / name: text.encode() for name, text in lab_files().items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        missing = [
-            path for path, content in files.items() if not _is_there(path, content, overwrite=overwrite)
-        ]
+        missing = [path for path, content in files.items() if not _is_there(path, content, overwrite=overwrite)]
         for path in missing:
             path.write_bytes(files[path])
     except InputError:
         raise
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"{str(folder)!r} is a file or lies below one; name a folder, new or existing."
-        ) from error
+        raise InputError(f"{str(folder)!r} is a file or lies below one; name a folder, new or existing.") from error
     except OSError as error:
         reason = error.strerror or "no reason given"
         raise AccessError(f"Writing to {str(folder)!r} failed ({reason}); name another folder.") from error
@@ -101,9 +97,7 @@ def _is_there(path: Path, content: bytes, *, overwrite: bool) -> bool:
     if path.read_bytes() == content:
         return True
     if not overwrite:
-        raise InputError(
-            f"{str(path)!r} exists with other content; name another folder, or --force to replace it."
-        )
+        raise InputError(f"{str(path)!r} exists with other content; name another folder, or --force to replace it.")
     return False
 
 

@@ -99,9 +99,7 @@ CONTRADICTIONS: Mapping[str, Contradiction] = MappingProxyType(
 """The four places where by-hand figures do not agree, by key."""
 
 
-def kv_bytes(
-    layers: int, hidden: int, seq: int, batch: int, dtype_bytes: Exact, kv_groups: int = 1
-) -> int:
+def kv_bytes(layers: int, hidden: int, seq: int, batch: int, dtype_bytes: Exact, kv_groups: int = 1) -> int:
     """Return the bytes of a KV cache: 2 x layers x hidden / kv_groups x seq x batch x dtype_bytes.
 
     The 2 stands for keys and values. The formula holds for multi-head and grouped-query attention whose query
@@ -217,9 +215,7 @@ def kv_shape(
     heads = None if num_key_value_heads is None else _count("num_key_value_heads", num_key_value_heads)
     head_dim = None if head_dim is None else _count("head_dim", head_dim)
     if heads is not None and head_dim is None:
-        raise InputError(
-            f"num_key_value_heads {heads} alone says no width; give head_dim too, often 64 or 128."
-        )
+        raise InputError(f"num_key_value_heads {heads} alone says no width; give head_dim too, often 64 or 128.")
     if heads is not None and head_dim is not None:
         width = heads * head_dim
         if hidden is not None:
@@ -235,9 +231,7 @@ def kv_shape(
         heads = None if head_dim is None else width // head_dim
     else:
         raise InputError("No width was given; give hidden_size, or num_key_value_heads and head_dim.")
-    return KvShape(
-        width=width, hidden_size=hidden, kv_groups=groups, num_key_value_heads=heads, head_dim=head_dim
-    )
+    return KvShape(width=width, hidden_size=hidden, kv_groups=groups, num_key_value_heads=heads, head_dim=head_dim)
 
 
 def _agreed_groups(hidden: int, width: int, groups: int | None) -> int:
@@ -264,9 +258,7 @@ class Factor:
     meaning: str
 
 
-def kv_factors(
-    shape: KvShape, *, layers: int, seq: int, batch: int, dtype_bytes: Exact
-) -> tuple[Factor, ...]:
+def kv_factors(shape: KvShape, *, layers: int, seq: int, batch: int, dtype_bytes: Exact) -> tuple[Factor, ...]:
     """Return the formula factor by factor, in the spelling that was used; their product is `kv_bytes`."""
     if shape.num_key_value_heads is not None and shape.head_dim is not None:
         width = [
@@ -403,9 +395,7 @@ class Saving:
     reason: str
 
 
-def kv_savings(
-    shape: KvShape, *, layers: int, seq: int, batch: int, dtype_bytes: Exact
-) -> tuple[Saving, ...]:
+def kv_savings(shape: KvShape, *, layers: int, seq: int, batch: int, dtype_bytes: Exact) -> tuple[Saving, ...]:
     """Return the way to this cache from one at 16 bits or more without sharing: the start, each saving.
 
     A divisor that is not known counts as 1. Paging is no step: it changes what is wasted, not the cache.
@@ -431,9 +421,7 @@ def kv_savings(
         if factor < 1:
             base = steps[-1]
             size = _bytes(name, base.size_bytes * factor)
-            steps.append(
-                Saving(name=name, applied_to=base.name, factor=factor, size_bytes=size, reason=reason)
-            )
+            steps.append(Saving(name=name, applied_to=base.name, factor=factor, size_bytes=size, reason=reason))
     return tuple(steps)
 
 
@@ -510,9 +498,7 @@ def _bytes(what: str, value: int | Fraction) -> int:
     if size.denominator != 1:
         raise InputError(f"{what} does not come to a whole number of bytes; check the bytes per value.")
     if size > MAX_BYTES:
-        raise InputError(
-            f"{what} comes to more than 2^{MAX_BYTES.bit_length() - 1} bytes; check the numbers."
-        )
+        raise InputError(f"{what} comes to more than 2^{MAX_BYTES.bit_length() - 1} bytes; check the numbers.")
     return size.numerator
 
 

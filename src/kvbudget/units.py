@@ -106,9 +106,7 @@ def _scaled(text: str, units: dict[str, int], what: str, examples: str, *, fold_
     scale: int = 10 ** len(decimals)
     whole, rest = divmod(int(digits + decimals) * units[unit], scale)
     if whole < 1 or (rest and units[unit] == 1):
-        raise InputError(
-            f"{what} {_shown(text)} must be a positive whole number; write for example {examples}."
-        )
+        raise InputError(f"{what} {_shown(text)} must be a positive whole number; write for example {examples}.")
     return whole
 
 

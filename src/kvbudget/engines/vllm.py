@@ -127,20 +127,14 @@ def assumptions(d: Deployment, s: Settings) -> tuple[str, ...]:
     if d.max_model_len == AUTO:
         found.append(f"max_model_len {s.max_model_len:,}, the longest that fits by the best estimate (auto)")
     if d.max_model_len is None:
-        reason = (
-            "the model's own" if d.model.max_position_embeddings else "vLLM's fallback, the config names none"
-        )
+        reason = "the model's own" if d.model.max_position_embeddings else "vLLM's fallback, the config names none"
         found.append(f"max_model_len {s.max_model_len:,}, {reason} (--max-model-len)")
     if d.max_num_batched_tokens is None:
-        found.append(
-            f"max_num_batched_tokens {s.max_num_batched_tokens:,}, the default (--max-num-batched-tokens)"
-        )
+        found.append(f"max_num_batched_tokens {s.max_num_batched_tokens:,}, the default (--max-num-batched-tokens)")
     if d.max_num_seqs is None:
         found.append(f"max_num_seqs {s.max_num_seqs:,}, the default (--max-num-seqs)")
     if d.gpu_memory_utilization is None and d.kv_cache_memory_bytes is None:
-        found.append(
-            f"gpu_memory_utilization {s.gpu_memory_utilization:g}, the default (--gpu-memory-utilization)"
-        )
+        found.append(f"gpu_memory_utilization {s.gpu_memory_utilization:g}, the default (--gpu-memory-utilization)")
     return tuple(found)
 
 
@@ -234,9 +228,7 @@ def check_quantization(d: Deployment) -> None:
         )
 
 
-def weight_bytes(
-    model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool
-) -> int:
+def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
     """Return the bytes of the weights on one rank, as the engine loads them before any repacking.
 
     Args:
@@ -351,9 +343,7 @@ def _distinct(model: Model) -> tuple[Layer, ...]:
     return tuple({id(layer): layer for layer in model.layers}.values())
 
 
-def _loaded(
-    model: Model, version: Version, dtype: str, share: vllm_overhead.Share
-) -> tuple[Estimate, bool]:
+def _loaded(model: Model, version: Version, dtype: str, share: vllm_overhead.Share) -> tuple[Estimate, bool]:
     """Return the model's memory after loading, and whether it follows from the config alone."""
     experts, others = _weight_bytes(model, dtype, share)
     tp = share.tensor_parallel_size
@@ -361,9 +351,7 @@ def _loaded(
     beside = vllm_overhead.beside_weights(model, version, share, dtype_bytes(dtype))
     padding = vllm_overhead.padding(model, share, experts)
     spread = 0 if model.quantization is None or tp == 1 else size // 100
-    source = "shapes from the config" + (
-        f", {model.quantization.describes}" if model.quantization else f", {dtype}"
-    )
+    source = "shapes from the config" + (f", {model.quantization.describes}" if model.quantization else f", {dtype}")
     low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
     loaded = Estimate(low - spread, best, high + spread, source)
     return loaded, loaded.low == loaded.high
@@ -379,7 +367,6 @@ def requested_bytes(card: Gpu, s: Settings) -> int:
     """Return the budget: the fraction of the total that the driver gives to an engine (v1/worker/utils.py)."""
     share = (card.engine_total_bytes or card.memory_bytes) * s.gpu_memory_utilization
     return ceil(share) if s.rules.budget_ceil else int(share)
-
 
 
 def growth(model: Model, s: Settings) -> tuple[int, int]:

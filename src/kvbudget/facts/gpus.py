@@ -344,9 +344,7 @@ _OTHERS = (
 )  # fmt: skip
 
 
-def _slice(
-    card: str, profile: str, gib: float, *labels: str, source: str, cc: str, engine: int | None = None
-) -> Gpu:
+def _slice(card: str, profile: str, gib: float, *labels: str, source: str, cc: str, engine: int | None = None) -> Gpu:
     """Write a MIG slice; `gib` is what `nvidia-smi mig -lgip` prints, a multiple of 1/8 GiB shown to 0.01."""
     return _gpu(
         f"{card}-MIG-{profile}",

@@ -84,9 +84,7 @@ def softmax_attention(
         name: Module path of the attention.
     """
     # Some architectures give their window layers a second shape, spelled with a prefix of its own.
-    prefix = (
-        "swa_" if window is not None and c.has("swa_num_attention_heads", "swa_num_key_value_heads") else ""
-    )
+    prefix = "swa_" if window is not None and c.has("swa_num_attention_heads", "swa_num_key_value_heads") else ""
     heads, kv_heads = head_counts(c, prefix)
     head_dim, v_head_dim = head_dims(c, heads, prefix)
     hidden = c.dim("hidden_size")
@@ -118,9 +116,7 @@ def softmax_attention(
             split=Split.ROW,
         )
     )
-    if traits.output_gate in ("full", "heads") and (
-        not traits.output_gate_if or c.flag(traits.output_gate_if)
-    ):
+    if traits.output_gate in ("full", "heads") and (not traits.output_gate_if or c.flag(traits.output_gate_if)):
         gate = heads * v_head_dim if traits.output_gate == "full" else heads
         weights.append(linear(f"{name}.gate_proj", Group.ATTENTION, hidden, gate, split=Split.COLUMN))
     if traits.qk_norm and (not traits.qk_norm_if or c.flag(traits.qk_norm_if)):
@@ -182,13 +178,9 @@ def latent_attention(
         linear(f"{name}.kv_a_proj_with_mqa", group, hidden, rank + rope, bias=bias),
         vector(f"{name}.kv_a_layernorm", rank),
         linear(f"{name}.kv_b_proj", group, rank, heads * (nope + value), split=Split.COLUMN),
-        linear(
-            f"{name}.o_proj", group, heads * value, hidden, bias=switched(c, traits.out_bias), split=Split.ROW
-        ),
+        linear(f"{name}.o_proj", group, heads * value, hidden, bias=switched(c, traits.out_bias), split=Split.ROW),
     ]
-    caches: list[Cache] = [
-        LatentAttention(num_attention_heads=heads, kv_lora_rank=rank, qk_rope_head_dim=rope)
-    ]
+    caches: list[Cache] = [LatentAttention(num_attention_heads=heads, kv_lora_rank=rank, qk_rope_head_dim=rope)]
     if indexer:
         index_heads, index_dim = c.dim("index_n_heads"), c.dim("index_head_dim")
         caches.append(Indexer(index_head_dim=index_dim))
@@ -211,11 +203,7 @@ def indexer_layers(c: Config, layers: int) -> tuple[bool, ...]:
         return (False,) * layers
     types = c.per_layer("indexer_types", layers=layers)
     if types is None:
-        pattern = (
-            c.per_layer("index_topk_pattern", layers=layers)
-            if not c.text_like("index_topk_pattern")
-            else None
-        )
+        pattern = c.per_layer("index_topk_pattern", layers=layers) if not c.text_like("index_topk_pattern") else None
         if pattern is None and c.text_like("index_topk_pattern"):
             pattern = tuple((c.text("index_topk_pattern") or "")[:layers])
         if pattern is not None:

@@ -44,9 +44,7 @@ def vector(
     buffer: bool = False,
 ) -> Weight:
     """Return a vector of `size` values: the scale of a norm (with its shift if `bias`), a gate, a decay."""
-    return Weight(
-        name, group, size, bias=size if bias else 0, count=count, split=split, dtype=dtype, buffer=buffer
-    )
+    return Weight(name, group, size, bias=size if bias else 0, count=count, split=split, dtype=dtype, buffer=buffer)
 
 
 def table(name: str, rows: int, width: int, *, group: Group = Group.EMBEDDINGS, count: int = 1) -> Weight:
@@ -54,9 +52,7 @@ def table(name: str, rows: int, width: int, *, group: Group = Group.EMBEDDINGS, 
     return Weight(name, group, rows, width, count=count)
 
 
-def vocabulary(
-    name: str, group: Group, rows: int, width: int, *, bias: bool = False, linear: bool = False
-) -> Weight:
+def vocabulary(name: str, group: Group, rows: int, width: int, *, bias: bool = False, linear: bool = False) -> Weight:
     """Return an embedding or an output head over the vocabulary; a head is `linear`, so a format may pack it."""
     return Weight(name, group, rows, width, bias=rows if bias else 0, linear=linear, split=Split.VOCAB)
 

@@ -110,9 +110,7 @@ def read_decoder(c: Config, traits: Traits, *, tied: bool, labels: int | None = 
         if entry not in built:
             built[entry] = build_layer(c, traits, entry, window)
     layers = tuple(built[entry] for entry in plans)
-    return Decoder(
-        layers=layers, outside=outside(c, traits, tied=tied, labels=labels), mtp=mtp_layers(c, traits)
-    )
+    return Decoder(layers=layers, outside=outside(c, traits, tied=tied, labels=labels), mtp=mtp_layers(c, traits))
 
 
 def layer_count(c: Config) -> int:
@@ -260,9 +258,7 @@ def _window_kinds(c: Config, traits: Traits, layers: int, window: int | None) ->
 def _letter_kinds(c: Config, letters: str, key: str, layers: int) -> tuple[str, ...]:
     """Read a repeating pattern such as LLLG: L for local, G for global; the last layer is always global."""
     if not letters or set(letters) - {"L", "G"}:
-        raise InputError(
-            f"{c.name(key)} must be a pattern of L and G, found {letters[:40]!r}; check the config."
-        )
+        raise InputError(f"{c.name(key)} must be a pattern of L and G, found {letters[:40]!r}; check the config.")
     kinds = ["sliding" if letters[i % len(letters)] == "L" else "full" for i in range(layers)]
     kinds[-1] = "full"
     return tuple(kinds)

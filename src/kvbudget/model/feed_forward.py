@@ -46,10 +46,7 @@ def gated_mlp(
     """Return up, (gate) and down of an MLP of `width`, `count` times over."""
     parts = ("gate_proj", "up_proj") if gated else ("up_proj",)
     return (
-        *(
-            linear(f"{name}.{part}", group, hidden, width, bias=bias, split=split_in, count=count)
-            for part in parts
-        ),
+        *(linear(f"{name}.{part}", group, hidden, width, bias=bias, split=split_in, count=count) for part in parts),
         linear(f"{name}.down_proj", group, width, hidden, bias=bias, split=split_out, count=count),
     )
 
@@ -62,9 +59,7 @@ def dense_width(c: Config, traits: Traits) -> int:
     return c.dim(*traits.mlp_width)
 
 
-def dense_mlp(
-    c: Config, traits: Traits, *, name: str = "mlp", width: int | None = None
-) -> tuple[Weight, ...]:
+def dense_mlp(c: Config, traits: Traits, *, name: str = "mlp", width: int | None = None) -> tuple[Weight, ...]:
     """Return the weights of one dense MLP."""
     weights = gated_mlp(
         name,
@@ -195,9 +190,7 @@ def expert_layers(c: Config, traits: Traits, layers: int) -> tuple[bool, ...]:
     LFM2); `mlp_only_layers` with `decoder_sparse_step` (Qwen); `moe_layer_start_index`, `_end_index`, `_interval`
     (ERNIE); `expert_layer_period`, `_offset` (Jamba); `is_moe_layer` (EXAONE).
     """
-    if (
-        traits.experts is None or expert_count(c, traits.experts) <= 1
-    ):  # one expert is a dense MLP without a router
+    if traits.experts is None or expert_count(c, traits.experts) <= 1:  # one expert is a dense MLP without a router
         return (False,) * layers
     types = c.per_layer("mlp_layer_types", layers=layers)
     if types is not None:

@@ -123,9 +123,7 @@ LEGACY: Mapping[str, Callable[[Config, Traits], Legacy]] = {
 def modernise(model_type: str, c: Config, traits: Traits) -> tuple[Config, Traits]:
     """Return the config with common key names, and the traits that its switches change."""
     added: dict[str, Any] = {
-        common: c.data[own]
-        for common, own in traits.aliases.items()
-        if own in c.data and common not in c.data
+        common: c.data[own] for common, own in traits.aliases.items() if own in c.data and common not in c.data
     }
     defaults = {common: c.defaults[own] for common, own in traits.aliases.items() if own in c.defaults}
     if added or defaults:
