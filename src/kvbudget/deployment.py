@@ -43,7 +43,10 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
 
 _TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context")
 
-CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": ("auto", "bfloat16", "float16", "half", "float32", "float")}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float"),
+    "usage_context": ("server", "llm"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from kvbudget.parallel import divisors, stage_bounds
 from kvbudget.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvbudget.deployment import Deployment
     from kvbudget.facts.gpus import Gpu
@@ -40,8 +40,6 @@ FIRST_WITH_BRAIN = (8, 0)
 
 BATCH_LIMITS = 2
 """Tokens and requests of a step."""
-
-parse_version = lru_cache(maxsize=64)(facts.parse_version)
 
 
 class Settings(NamedTuple):
@@ -82,11 +80,11 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
     """
     check_layout(d)
     check_quantization(d)
-    version = parse_version(d.engine_version)
-    rules = facts.rules(version)
-    dtype = _dtype(d.dtype, d.model, d.card)
+    here = _where(d.engine_version, d.card)
+    version, rules = here.version, here.rules
+    dtype = _dtype(d.dtype, d.model, here.capability)
     max_model_len = fitted or _model_len(d)
-    batched, seqs = _batch_limits(d, rules, max_model_len)
+    batched, seqs = _batch_limits(d, here, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
     in_flight = rules.async_scheduling if d.async_scheduling is None else d.async_scheduling
     return Settings(
@@ -107,7 +105,7 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
             dtype=dtype,
             kv_cache_dtype=d.kv_cache_dtype,
             block_size=d.block_size,
-            compute_capability=_capability(d.card),
+            compute_capability=here.capability,
             max_model_len=max_model_len,
             max_num_batched_tokens=batched,
             max_num_seqs=seqs,
@@ -148,12 +146,35 @@ def _capability(card: Gpu) -> tuple[int, int] | None:
     return None if card.compute_capability is None else _parsed_capability(card.compute_capability)
 
 
-def _dtype(choice: str, model: Model, card: Gpu) -> str:
+class Where(NamedTuple):
+    """What the engine's version and the card decide by themselves."""
+
+    version: Version
+    rules: facts.Rules
+    capability: tuple[int, int] | None
+    tokens: Mapping[str, int]
+    seqs: int
+
+
+@lru_cache(maxsize=256)
+def _where(engine_version: str, card: Gpu) -> Where:
+    """Return it; the batch defaults are those of the first row that holds (engine/arg_utils.py, get_batch_defaults)."""
+    version = facts.parse_version(engine_version)
+    rules = facts.rules(version)
+    is_a100 = card.name.startswith("A100")
+    row = next(
+        row
+        for row in rules.batch_defaults
+        if card.memory_bytes >= row.smallest_gib * GIB and not (row.spares_a100 and is_a100)
+    )
+    return Where(version, rules, _capability(card), row.tokens, row.seqs)
+
+
+def _dtype(choice: str, model: Model, capability: tuple[int, int] | None) -> str:
     """Resolve `--dtype`: auto keeps 16-bit types and turns float32 into one (config/model.py, _resolve_auto_dtype)."""
     if choice != "auto":
         return {"half": HALF, "float": "float32"}.get(choice, choice)
     stated = (model.dtype or "").removeprefix("torch.")
-    capability = _capability(card)
     preferred = HALF if capability is not None and capability < FIRST_WITH_BRAIN else BRAIN
     if stated == BRAIN:
         return preferred
@@ -178,17 +199,11 @@ def _model_len(d: Deployment) -> int:
     return d.max_model_len
 
 
-def _batch_limits(d: Deployment, rules: facts.Rules, max_model_len: int) -> tuple[int, int]:
-    """Resolve the batch limits by card, then cap each by the other (engine/arg_utils.py, get_batch_defaults)."""
-    total, is_a100 = d.card.memory_bytes, d.card.name.startswith("A100")
-    tokens, seqs = next(
-        (row.tokens, row.seqs)
-        for row in rules.batch_defaults
-        if total >= row.smallest_gib * GIB and not (row.spares_a100 and is_a100)
-    )
-    wanted = d.max_num_seqs or seqs
-    batched = d.max_num_batched_tokens or min(tokens[d.usage_context], wanted * max_model_len)
-    return batched, d.max_num_seqs or min(seqs, batched)
+def _batch_limits(d: Deployment, here: Where, max_model_len: int) -> tuple[int, int]:
+    """Resolve the batch limits: each default is capped by the other (engine/arg_utils.py, get_batch_defaults)."""
+    wanted = d.max_num_seqs or here.seqs
+    batched = d.max_num_batched_tokens or min(here.tokens[d.usage_context], wanted * max_model_len)
+    return batched, d.max_num_seqs or min(here.seqs, batched)
 
 
 def check_layout(d: Deployment) -> None:
@@ -334,8 +349,12 @@ def fixed(
 def batch_key(model: Model, s: Settings) -> tuple[int, ...]:
     """Return what of a step's limits the rest of the memory depends on; the length only where attention is sparse."""
     limits = (s.max_num_batched_tokens, s.max_num_seqs)
-    sparse = any(isinstance(cache, Indexer) for layer in _distinct(model) for cache in layer.caches)
-    return (*limits, s.max_model_len) if sparse else limits
+    return (*limits, s.max_model_len) if _is_sparse(model) else limits
+
+
+@lru_cache(maxsize=256)
+def _is_sparse(model: Model) -> bool:
+    return any(isinstance(cache, Indexer) for layer in _distinct(model) for cache in layer.caches)
 
 
 @lru_cache(maxsize=256)
