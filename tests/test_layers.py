@@ -43,6 +43,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("model.model",),
     ("model.reader",),
     ("model",),
+    ("headers.*",),
     ("hub", "parallel"),
     ("deployment",),
     ("engines.*",),
@@ -64,7 +65,7 @@ DOORS = {("model.model", "model.reader"), ("model.model", "hub")}
 EDGES = ("cli", "cli_")
 """Where printing and click are at home."""
 
-FILES = {"hub": "reads", "lab": "writes", "cli": "writes", "cli_": "writes"}
+FILES = {"headers": "reads", "hub": "reads", "lab": "writes", "cli": "writes", "cli_": "writes"}
 """Where files are opened, and to what end."""
 
 THIRD_PARTY = {"click"}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvbudget.engines.estimate import Estimate
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.vllm import at
+from kvbudget.model.config import MAX_DIM
 from kvbudget.model.shapes import Attention, Group, Indexer, LatentAttention, RecurrentState, Split
 from kvbudget.parallel import padded_vocab, rank_weight
 
@@ -181,7 +182,9 @@ def _text(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _number(value: object) -> int:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+    """Return a whole number that only an estimate depends on, 0 for anything that is not one of sensible size."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MAX_DIM
+    return int(value) if plain and isinstance(value, (int, float)) else 0
 
 
 def _rotated(model: Model, settings: _Rope) -> Iterable[tuple[int, bool]]:

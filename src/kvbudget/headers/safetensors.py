@@ -8,7 +8,6 @@ with control characters, headers whose JSON would take gigabytes once parsed.
 from __future__ import annotations
 
 import json
-from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -209,11 +208,11 @@ def _is_beside(file: str) -> bool:
 
 
 def _total_size(metadata: object, source: Source) -> int | None:
-    """Return metadata.total_size; some writers give it as a float."""
+    """Return metadata.total_size; one written as a float is let in."""
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if total is None:
         return None
-    if type(total) not in (int, float) or not isfinite(total) or not 0 <= total <= MAX_BYTES:
+    if type(total) not in (int, float) or not 0 <= total <= MAX_BYTES:
         raise broken(source, "its metadata.total_size is no number of bytes up to 2^60", "check the index")
     return int(total)
 

@@ -88,6 +88,10 @@ def read_mllama_text(c_text: Config, encoder_tokens: int) -> EncoderDecoder:
         c.dim("num_attention_heads"),
         c.dim("num_hidden_layers", maximum=MAX_LAYERS),
     )
+    if width % heads:
+        raise InputError(
+            f"{c.name('num_attention_heads')} is {heads}, which does not divide hidden_size {width}; check the config."
+        )
     keys, head = c.dim("num_key_value_heads"), width // heads
     crossed = c.integers("cross_attention_layers")
     if crossed is None:
