@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget import __version__
 from kvbudget.basis import Basis
-from kvbudget.deployment import AUTO
+from kvbudget.deployment import AUTO, DEFAULT_ENGINE_VERSION, flag
 from kvbudget.engines import vllm
 from kvbudget.engines import vllm_cache as cache
 from kvbudget.errors import CannotTell
@@ -86,6 +87,27 @@ class Rank(NamedTuple):
     graphs_inside: bool
 
     @property
+    def given_pool(self) -> tuple[int, str] | None:
+        """The size of the pool and the flag that asks for it; None where the pool takes what is left."""
+        d = self.deployment
+        if d.num_gpu_blocks_override is not None:
+            return d.num_gpu_blocks_override * self.bytes_per_block, flag("num_gpu_blocks_override")
+        if d.kv_cache_memory_bytes is not None:
+            return d.kv_cache_memory_bytes, flag("kv_cache_memory_bytes")
+        return None
+
+    @property
+    def pool_bytes(self) -> int:
+        """The pool: what was asked for, or what is left."""
+        return self.given_pool[0] if self.given_pool else max(0, self.available_bytes)
+
+    @property
+    def free_at_start(self) -> tuple[int, int]:
+        """What the engine finds free when it starts, with the CUDA context at its high end and at its low end."""
+        total = self.deployment.card.engine_total_bytes or self.deployment.card.memory_bytes
+        return total - self.fixed.context.high, total - self.fixed.context.low
+
+    @property
     def room_bytes(self) -> tuple[int, int]:
         """What is left of the card beside a pool of a given size, with the rest at its high end and at its low end.
 
@@ -94,7 +116,7 @@ class Rank(NamedTuple):
         """
         fixed = self.fixed
         rest = (fixed.weights, fixed.activations, fixed.cuda_graphs, fixed.non_torch, fixed.context)
-        left = self.deployment.card.memory_bytes - self.available_bytes
+        left = self.deployment.card.memory_bytes - self.pool_bytes
         return left - sum(part.high for part in rest), left - sum(part.low for part in rest)
 
     @property
@@ -105,7 +127,7 @@ class Rank(NamedTuple):
         """
         d, fixed = self.deployment, self.fixed
         total = d.card.memory_bytes
-        given = d.kv_cache_memory_bytes
+        given = self.given_pool
         budget_left = total if given else min(self.budget_bytes, total)
         inside = [
             ("weights", fixed.weights, fixed.weights_basis),
@@ -120,11 +142,11 @@ class Rank(NamedTuple):
             takes = min(part.best, budget_left)
             budget_left -= takes
             lines.append(Line(name, part.best, takes, part.low, part.high, basis, part.source))
-        pool = min(budget_left, max(0, self.available_bytes))
+        pool = min(budget_left, self.pool_bytes)
         need = self.kv_needs_bytes
         block = self.bytes_per_block
         rest_of_it = f"the rest of the budget: {pool // max(1, block):,} blocks of {block:,} B"
-        source = "--kv-cache-memory-bytes" if given else rest_of_it
+        source = given[1] if given else rest_of_it
         lines.append(Line("kv_cache", need, pool, need, need, Basis.GIVEN if given else Basis.EXACT, source))
         rest = total - sum(line.takes_bytes for line in lines)
         if not self.graphs_inside:
@@ -160,6 +182,8 @@ class Kv(NamedTuple):
         kv_cache_size_tokens: "GPU KV cache size" of the engine's log.
         max_concurrency: "Maximum concurrency" of the engine's log.
         needed_for_one_request_bytes: What one request of `max_model_len` needs.
+        available_kv_cache_memory_low_bytes: The pool if every estimate is at its high end.
+        available_kv_cache_memory_high_bytes: The pool if every estimate is at its low end.
     """
 
     bytes_per_token: int
@@ -171,6 +195,8 @@ class Kv(NamedTuple):
     kv_cache_size_tokens: int
     max_concurrency: float
     needed_for_one_request_bytes: int
+    available_kv_cache_memory_low_bytes: int
+    available_kv_cache_memory_high_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +237,8 @@ class Budget:
             kv_cache_size_tokens=cache.kv_cache_size_tokens(plan, blocks),
             max_concurrency=cache.max_concurrency(plan, blocks),
             needed_for_one_request_bytes=max(rank.kv_needs_bytes for rank in self.ranks),
+            available_kv_cache_memory_low_bytes=max(0, min(rank.available_low_bytes for rank in self.ranks)),
+            available_kv_cache_memory_high_bytes=max(0, min(rank.available_high_bytes for rank in self.ranks)),
         )
 
     @property
@@ -298,7 +326,8 @@ def _fitted(d: Deployment) -> Budget:
         return whole
     low, best, high = (_longest(whole, end) for end in range(3))
     b = whole if best == 0 else _budget(d, vllm.settings(d, fitted=best))
-    return replace(b, verdict=FITS if low else TIGHT if high else DOES_NOT_FIT, fitted_lengths=(low, best, high))
+    verdict = _worst(FITS if low else TIGHT if high else DOES_NOT_FIT, _start_verdict(b.ranks))
+    return replace(b, verdict=verdict, fitted_lengths=(low, best, high))
 
 
 def _longest(b: Budget, end: int) -> int:
@@ -314,7 +343,7 @@ def _budget(d: Deployment, s: Settings) -> Budget:
     plan = vllm.cache_plan(d.model, s.cache)
     needs = cache.needed_bytes_by_rank(plan)
     ranks = tuple(_rank(d, s, plan, number, stage, needs[number]) for number, stage in enumerate(_stages(d)))
-    verdict = _verdict(plan, ranks, d.num_gpu_blocks_override)
+    verdict = _worst(_cache_verdict(plan, ranks, d.num_gpu_blocks_override), _start_verdict(ranks))
     return Budget(deployment=d, settings=s, plan=plan, verdict=verdict, ranks=ranks)
 
 
@@ -368,9 +397,23 @@ def _smallest(ranks: tuple[Rank, ...]) -> Rank:
     return min(ranks, key=lambda rank: (rank.available_bytes - rank.kv_needs_bytes, -rank.fixed.weights.best))
 
 
-def _verdict(plan: CachePlan, ranks: tuple[Rank, ...], override: int | None) -> str:
+def _worst(*verdicts: str) -> str:
+    return max(verdicts, key=(FITS, TIGHT, DOES_NOT_FIT).index)
+
+
+def _start_verdict(ranks: tuple[Rank, ...]) -> str:
+    """Return whether the budget is free when the engine starts.
+
+    It stops otherwise, whatever the size of the pool (v1/worker/utils.py, request_memory).
+    """
+    low, high = ranks[0].free_at_start
+    asked = ranks[0].budget_bytes
+    return FITS if asked <= low else TIGHT if asked <= high else DOES_NOT_FIT
+
+
+def _cache_verdict(plan: CachePlan, ranks: tuple[Rank, ...], override: int | None) -> str:
     """Only the high end of every estimate makes it fit; between the bounds it is tight."""
-    given = ranks[0].deployment.kv_cache_memory_bytes is not None
+    given = ranks[0].given_pool is not None
     for verdict, end in ((FITS, 0), (TIGHT, 1)):
         available = [rank.available_high_bytes if end else rank.available_low_bytes for rank in ranks]
         spare = _spare(plan, ranks, available, override)
@@ -402,20 +445,25 @@ def most_kv_heads(model: Model) -> int:
 
 
 def _reason(b: Budget) -> str:
-    if b.fitted_lengths and b.fitted_lengths[1]:
-        low, best, high = b.fitted_lengths
-        return f"the engine will take max_model_len {best:,} ({low:,}–{high:,}), the longest request that fits"
     rank, needed = b.smallest, b.kv.needed_for_one_request_bytes
-    need = f"one request of {b.settings.max_model_len:,} tokens needs {gib(needed)} GiB of KV cache"
-    pool, total = b.deployment.kv_cache_memory_bytes, b.deployment.card.memory_bytes
-    if pool and needed <= pool and b.verdict != FITS:
-        least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
+    if b.verdict != FITS and _start_decides(b):
+        low, high = (gib(free) for free in rank.free_at_start)
         return (
-            f"--kv-cache-memory-bytes takes {gib(pool)} GiB, the rest needs {least}–{most}, "
-            f"and the GPU has {gib(total)}"
+            f"{flag('gpu_memory_utilization')} {b.settings.gpu_memory_utilization:g} asks for "
+            f"{gib(rank.budget_bytes)} GiB, and beside the CUDA context {low}–{high} are free when vLLM starts"
         )
-    if pool and b.verdict == FITS:
-        return f"{need}; --kv-cache-memory-bytes gives {gib(pool)} GiB"
+    if b.fitted_lengths and b.fitted_lengths[1]:
+        low, best, high = (f"{length:,}" for length in b.fitted_lengths)
+        return f"the engine will take max_model_len {best} ({low}–{high}), the longest request that fits"
+    need = f"one request of {b.settings.max_model_len:,} tokens needs {gib(needed)} GiB of KV cache"
+    if rank.given_pool:
+        pool, name = rank.given_pool
+        if needed <= pool and min(rank.room_bytes) < 0:
+            total = b.deployment.card.memory_bytes
+            least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
+            return f"{name} takes {gib(pool)} GiB, the rest needs {least}–{most}, and the GPU has {gib(total)}"
+        if needed > pool or b.verdict == FITS:
+            return f"{need}; {name} gives {gib(pool)} GiB"
     have = f"{gib(max(0, rank.available_bytes))} GiB is left"
     bounds = f"{gib(max(0, rank.available_low_bytes))}–{gib(max(0, rank.available_high_bytes))}"
     if b.verdict == TIGHT:
@@ -428,11 +476,18 @@ def _reason(b: Budget) -> str:
     return f"{need}; {have} ({bounds})"
 
 
+def _start_decides(b: Budget) -> bool:
+    """Whether it is the budget, not the cache, that makes the verdict what it is."""
+    cached = FITS if b.fitted_lengths else _cache_verdict(b.plan, b.ranks, b.deployment.num_gpu_blocks_override)
+    return _start_verdict(b.ranks) == b.verdict != cached
+
+
 def _warnings(b: Budget) -> Iterator[str]:
     d, s = b.deployment, b.settings
     note = facts.version_note(s.version)
     if note:
         yield note
+    yield from vllm.cautions(d, s.version)
     yield from b.plan.notes
     yield from d.uncounted
     tp, heads = d.tensor_parallel_size, most_kv_heads(d.model)
@@ -441,12 +496,12 @@ def _warnings(b: Budget) -> Iterator[str]:
             f"TP={tp} but {heads} KV head{'s' if heads > 1 else ''}: each KV head is stored {tp // heads} times; "
             f"the KV cache gains nothing over TP={heads}. Consider DP={tp // heads} × TP={heads}."
         )
-    outside = b.smallest.fixed.context
-    room = d.card.memory_bytes - b.smallest.budget_bytes
-    if not d.kv_cache_memory_bytes and room < outside.high:
+    if _start_verdict(b.ranks) != FITS and not _start_decides(b):
+        context = b.smallest.fixed.context
+        room = max(0, context.high + b.smallest.free_at_start[0] - b.smallest.budget_bytes)
         yield (
             f"{gib(room)} GiB stays outside the budget, less than the CUDA context may need "
-            f"({gib(outside.low)}–{gib(outside.high)}); lower --gpu-memory-utilization."
+            f"({gib(context.low)}–{gib(context.high)}); lower --gpu-memory-utilization."
         )
 
 
@@ -475,12 +530,17 @@ def as_dict(b: Budget) -> dict[str, Any]:
             "tensor_parallel_size": d.tensor_parallel_size,
             "pipeline_parallel_size": d.pipeline_parallel_size,
             "data_parallel_size": d.data_parallel_size,
+            "decode_context_parallel_size": d.decode_context_parallel_size,
+            "enable_expert_parallel": d.enable_expert_parallel,
             "max_model_len": s.max_model_len,
             "max_num_seqs": s.max_num_seqs,
             "max_num_batched_tokens": s.max_num_batched_tokens,
             "gpu_memory_utilization": s.gpu_memory_utilization,
+            "kv_cache_memory_bytes": d.kv_cache_memory_bytes,
+            "num_gpu_blocks_override": d.num_gpu_blocks_override,
             "block_size": b.kv.block_size,
             "dtype": s.dtype,
+            "quantization": d.model.quantization.method if d.model.quantization else None,
             "kv_cache_dtype": b.plan.kv_cache_dtype,
             "enforce_eager": s.enforce_eager,
             "enable_prefix_caching": b.plan.enable_prefix_caching,
@@ -505,7 +565,7 @@ def as_dict(b: Budget) -> dict[str, Any]:
             }
             for rank in b.ranks
         ],
-        "kv": b.kv._asdict(),
+        "kv": {key: value if isfinite(value) else None for key, value in b.kv._asdict().items()},
         "engine_message": b.engine_refusal,
         "max_concurrent_requests": b.max_concurrent_requests,
         "max_model_len_that_fits": b.max_model_len_that_fits,
@@ -556,7 +616,8 @@ def refusal_dict(name: str, error: CannotTell, options: dict[str, Any]) -> dict[
         "reason": str(error),
         "key": error.key,
         "model": {"id": name},
-        "engine": {"name": options.get("engine"), "version": options.get("engine_version")},
+        "engine": {"name": options.get("engine"), "version": options.get("engine_version") or DEFAULT_ENGINE_VERSION},
+        "gpu": {"name": options.get("gpu"), "memory_bytes": options.get("gpu_memory"), "count": None},
         "warnings": [],
         "assumptions": [],
     }

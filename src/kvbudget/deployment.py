@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_RANKS = 1 << 16
 MAX_TOKENS = 1 << 40
 
+DEFAULT_ENGINE_VERSION = "0.32"
+
 AUTO = -1
 """`--max-model-len auto`: the engine takes the longest that fits (since vLLM 0.14.1)."""
 MAX_SEQS = 1 << 24
@@ -75,7 +77,7 @@ class Deployment:
     model: Model
     gpu: Gpu | str
     engine: str = "vllm"
-    engine_version: str = "0.32"
+    engine_version: str = DEFAULT_ENGINE_VERSION
     num_gpus: int | None = None
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1

@@ -120,7 +120,7 @@ def smallest_changes(d: Deployment, b: Budget) -> tuple[Change, ...]:
     found += _shorter(d, b)
     found += _smallest(d, b, list(_checkpoints(d, b)))
     found += _smallest(d, b, list(_more_gpus(d, b)))
-    told = [change for change in found if change.enough or (missing - change.short_bytes) * WORTH_SAYING >= missing]
+    told = [change for change in found if change.enough or 0 < missing <= (missing - change.short_bytes) * WORTH_SAYING]
     return tuple(sorted(told, key=lambda change: not change.enough))
 
 
@@ -128,23 +128,28 @@ def smallest_changes(d: Deployment, b: Budget) -> tuple[Change, ...]:
 
 
 def _utilization(d: Deployment, b: Budget) -> Iterator[Step]:
-    """A larger fraction, as long as the CUDA context surely has its place outside."""
+    """A larger fraction as long as the CUDA context surely has its place outside, a smaller one where it has not."""
     if d.kv_cache_memory_bytes or d.num_gpu_blocks_override or d.card.unified:
         return
     outside = b.smallest.lines[-1].high_bytes
-    for step in UTILIZATIONS:
+    too_much = b.smallest.budget_bytes > b.smallest.free_at_start[0]
+    for step in reversed(UTILIZATIONS) if too_much else UTILIZATIONS:
         left = int(d.card.memory_bytes * (1 - step))
-        if step > b.settings.gpu_memory_utilization and left >= outside:
+        if (step < b.settings.gpu_memory_utilization) == too_much and left >= outside:
             yield _step({"gpu_memory_utilization": step}, f"{gib(left)} GiB stays outside")
 
 
 def _smaller_pool(d: Deployment, b: Budget) -> Iterator[Step]:
     """A pool that surely has its place beside the rest, where its size was given."""
-    pool = d.kv_cache_memory_bytes
-    if pool is not None and b.smallest.room_bytes[0] < 0:
-        size = (pool + b.smallest.room_bytes[0]) // MIB * MIB
-        if size >= b.kv.needed_for_one_request_bytes:
-            yield _step({"kv_cache_memory_bytes": size}, f"{gib(pool - size)} GiB of KV cache")
+    pool, room = b.smallest.pool_bytes, b.smallest.room_bytes[0]
+    if b.smallest.given_pool is None or room >= 0:
+        return
+    size = (pool + room) // MIB * MIB
+    if size >= b.kv.needed_for_one_request_bytes:
+        blocks = size // b.smallest.bytes_per_block
+        by_blocks = d.num_gpu_blocks_override is not None
+        fields = {"num_gpu_blocks_override": blocks} if by_blocks else {"kv_cache_memory_bytes": size}
+        yield _step(fields, f"{gib(pool - size)} GiB of KV cache")
 
 
 def _fewer_seqs(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001 - all ways are called alike
@@ -323,8 +328,9 @@ def _try(d: Deployment, *steps: Step) -> Change | None:
 
 def _short(b: Budget) -> int:
     """Return what the fullest GPU lacks for one request, by the best estimate; negative if there is room."""
-    short = b.kv.needed_for_one_request_bytes - b.smallest.available_bytes
-    if b.deployment.kv_cache_memory_bytes:
+    given = b.smallest.given_pool
+    short = b.kv.needed_for_one_request_bytes - (given[0] if given else b.smallest.available_bytes)
+    if given:
         short = max(short, -sum(b.smallest.room_bytes) // 2)
     return short
 

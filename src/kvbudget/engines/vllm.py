@@ -19,7 +19,7 @@ from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Group, Indexer, Split
-from kvbudget.parallel import divisors, stage_bounds
+from kvbudget.parallel import divisors, padded_vocab, stage_bounds
 from kvbudget.units import GIB
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ DEFAULT_MODEL_LEN = 2048
 """What vLLM takes when the config names no length (config/model.py, _get_and_verify_max_len)."""
 
 HALF = "float16"
+WHOLE = "float32"
 BRAIN = "bfloat16"
 FIRST_WITH_BRAIN = (8, 0)
 """Compute capability from which vLLM prefers bfloat16 (platforms/cuda.py)."""
@@ -83,6 +84,7 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
     here = _where(d.engine_version, d.card)
     version, rules = here.version, here.rules
     dtype = _dtype(d.dtype, d.model, here.capability)
+    check_card(d, dtype)
     max_model_len = fitted or _model_len(d)
     batched, seqs = _batch_limits(d, here, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
@@ -173,12 +175,14 @@ def _where(engine_version: str, card: Gpu) -> Where:
 def _dtype(choice: str, model: Model, capability: tuple[int, int] | None) -> str:
     """Resolve `--dtype`: auto keeps 16-bit types and turns float32 into one (config/model.py, _resolve_auto_dtype)."""
     if choice != "auto":
-        return {"half": HALF, "float": "float32"}.get(choice, choice)
+        return {"half": HALF, "float": WHOLE}.get(choice, choice)
+    supported = [BRAIN, HALF, WHOLE]
+    if capability is not None and capability < FIRST_WITH_BRAIN:
+        supported.remove(BRAIN)
+    if model.model_type in facts.NO_FLOAT16:
+        supported.remove(HALF)
     stated = (model.dtype or "").removeprefix("torch.")
-    preferred = HALF if capability is not None and capability < FIRST_WITH_BRAIN else BRAIN
-    if stated == BRAIN:
-        return preferred
-    return stated if stated == HALF else preferred
+    return stated if stated in supported and stated != WHOLE else supported[0]
 
 
 def _model_len(d: Deployment) -> int:
@@ -203,7 +207,13 @@ def _batch_limits(d: Deployment, here: Where, max_model_len: int) -> tuple[int, 
     """Resolve the batch limits: each default is capped by the other (engine/arg_utils.py, get_batch_defaults)."""
     wanted = d.max_num_seqs or here.seqs
     batched = d.max_num_batched_tokens or min(here.tokens[d.usage_context], wanted * max_model_len)
-    return batched, d.max_num_seqs or min(here.seqs, batched)
+    seqs = d.max_num_seqs or min(here.seqs, batched)
+    if batched < seqs:
+        raise InputError(
+            f"--max-num-batched-tokens {batched} is less than --max-num-seqs {seqs}, which vLLM refuses "
+            "(config/scheduler.py); raise the one or lower the other."
+        )
+    return batched, seqs
 
 
 def check_layout(d: Deployment) -> None:
@@ -216,6 +226,108 @@ def check_layout(d: Deployment) -> None:
             f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
         )
     stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
+    expert_parallel = d.enable_expert_parallel
+    uneven = _uneven(d.model, tp, expert_parallel) if tp > 1 else None
+    if uneven is not None:
+        name, size, unit = uneven
+        valid = [i for i in divisors(heads or size) if _uneven(d.model, i, expert_parallel) is None]
+        blocks = f" in whole blocks of {unit}" if unit > 1 else ""
+        raise InputError(
+            f"--tensor-parallel-size {tp}: {name} of {size:,} cannot be split by {tp}{blocks}; valid here: "
+            f"{', '.join(map(str, valid))}."
+        )
+
+
+@lru_cache(maxsize=1024)
+def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int] | None:
+    """Return (name, size, unit) of the first dimension that does not divide into whole units for `tp` ranks.
+
+    Units are the blocks of FP8 in squares (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape), else
+    single features (distributed/utils.py, divide); the vocabulary counts with its padding. Attention is left to its
+    heads, towers are loaded whole where they do not divide.
+    """
+    for layer in _distinct(model):
+        for weight in layer.weights:
+            whole_experts = weight.group is Group.EXPERTS and expert_parallel
+            if weight.group not in _BY_WIDTH or not weight.linear or whole_experts:
+                continue
+            into = weight.split is Split.ROW or (weight.split is Split.EXPERT and weight.name.endswith("down_proj"))
+            size = weight.in_features if into else weight.out_features
+            unit = _block(model, f"{model.prefix}.0.{weight.name}", weight, into=into)
+            if weight.split in (Split.COLUMN, Split.ROW, Split.EXPERT) and size % (tp * unit):
+                return f"{weight.name}, a width", size, unit
+    for weight in model.outside:
+        padded = padded_vocab(weight.out_features, 1)
+        if weight.split is Split.VOCAB and padded % tp:
+            return "the vocabulary, padded,", padded, 1
+    return None
+
+
+_BY_WIDTH = frozenset({Group.MLP, Group.SHARED_EXPERTS, Group.EXPERTS})
+
+
+def _block(model: Model, path: str, weight: Weight, *, into: bool) -> int:
+    """Return the side of a weight's square blocks along the divided dimension, 1 where a shard may cut a block."""
+    scheme = model.quantization.scheme_for(path, weight) if model.quantization else None
+    if scheme is None or weight.group is Group.EXPERTS or scheme.rows <= 1 or scheme.columns <= 1:
+        return 1
+    return scheme.columns if into else scheme.rows
+
+
+def check_card(d: Deployment, dtype: str) -> None:
+    """Refuse a card that the engine, the quantization or the data type does not run on.
+
+    Raises:
+        InputError: The card is too old, or the model type cannot be served in the type.
+        CannotTell: The card has an engine, a plugin or a backend of its own, whose rules are not known.
+    """
+    card = d.card
+    if card.maker in ("Apple", "Google", "AWS") or card.name.startswith("Gaudi"):
+        raise CannotTell(
+            f"{card.name} is not served by vLLM itself but by a plugin, whose rules this version of kvbudget does not "
+            "know; choose a card of NVIDIA or AMD (kvbudget gpus).",
+            key="gpu",
+        )
+    if dtype == HALF and d.model.model_type in facts.NO_FLOAT16:
+        raise InputError(
+            f"--dtype {HALF}: vLLM refuses it for {d.model.model_type}, which overflows in it; use {BRAIN} or {WHOLE}."
+        )
+    capability = _capability(card)
+    if capability is None:
+        return
+    if dtype == BRAIN and capability < FIRST_WITH_BRAIN:
+        raise InputError(
+            f"--dtype {BRAIN}: {card.name} has compute capability {card.compute_capability} and vLLM wants 8.0 for it; "
+            f"use {HALF} or auto."
+        )
+    method = d.model.quantization.method if d.model.quantization else ""
+    least = facts.MIN_CAPABILITY.get(method, (0, 0))
+    if capability < least:
+        raise InputError(
+            f"{card.name} has compute capability {card.compute_capability}, and vLLM runs {method} from "
+            f"{least[0]}.{least[1]} on; choose a newer card or a checkpoint in another format."
+        )
+
+
+def cautions(d: Deployment, version: Version) -> Iterator[str]:
+    """Yield what makes the answer less certain than it looks: a sentence each."""
+    last = facts.SERVED_UNTIL.get(d.model.architecture)
+    if last is not None and version > last:
+        was = ".".join(map(str, last))
+        yield (
+            f"vLLM {d.engine_version} refuses {d.model.architecture}: it was served until {was}; the figures hold if "
+            f"it were loaded (--engine-version {was})."
+        )
+    if d.card.maker in ("AMD", "Intel"):
+        yield (
+            f"{d.card.name}: the rules are those of vLLM on NVIDIA's cards; on {d.card.maker}'s the parts marked "
+            "estimated were never measured, and backends may choose other block sizes."
+        )
+    if d.card.unified:
+        yield (
+            f"{d.card.name} shares its memory with the system: what the system uses is missing from what vLLM finds "
+            "free, so leave room with --gpu-memory-utilization."
+        )
 
 
 def check_quantization(d: Deployment) -> None:

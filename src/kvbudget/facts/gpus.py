@@ -62,6 +62,23 @@ class Gpu(NamedTuple):
     source: str
     read_on: str
 
+    @property
+    def maker(self) -> str:
+        """Who makes it: "NVIDIA", "AMD", "Apple", "Intel", "Google", "AWS", or "" for a card given by its size."""
+        if self.compute_capability is not None:
+            return "NVIDIA"
+        return next((maker for maker, names in _OTHER_MAKERS if self.name.startswith(names)), "")
+
+
+_OTHER_MAKERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("AMD", ("MI1", "MI2", "MI3", "RX-")),
+    ("Intel", ("Gaudi", "Max-", "Arc-")),
+    ("Google", ("TPU",)),
+    ("AWS", ("Inferentia", "Trainium")),
+    ("Apple", ("M1-", "M2-", "M3-", "M4-", "M5-")),
+)
+"""Maker -> how the names of its rows begin; all others are NVIDIA's, which a compute capability tells."""
+
 
 @lru_cache(maxsize=256)
 def find_gpu(name: str) -> Gpu:

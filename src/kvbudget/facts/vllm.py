@@ -377,3 +377,82 @@ WITHOUT_ROPE = frozenset(
 )
 """Model types whose attention knows positions otherwise or not at all, so that no RoPE table is kept
 (model_executor/models/, read beside the oracle's buffers)."""
+
+NO_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
+"""Model types that are refused in float16 because they overflow (config/model.py, _check_valid_dtype, 0.32)."""
+
+MIN_CAPABILITY: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "awq": (7, 5),
+        "awq_marlin": (7, 5),
+        "bitsandbytes": (7, 0),
+        "compressed-tensors": (7, 0),
+        "experts_int8": (8, 0),
+        "fbgemm_fp8": (8, 0),
+        "fp8": (7, 5),
+        "fp_quant": (10, 0),
+        "gptq": (6, 0),
+        "gptq_marlin": (6, 0),
+        "inc": (6, 0),
+        "modelopt": (8, 0),
+        "modelopt_fp4": (7, 5),
+        "modelopt_mixed": (8, 0),
+        "moe_wna16": (7, 0),
+        "mxfp4": (8, 0),
+        "quark": (7, 0),
+        "torchao": (7, 5),
+    }
+)
+"""Method -> the oldest compute capability that it starts on (model_executor/layers/quantization/, get_min_capability of
+each, 0.32; older versions ask for as much or more)."""
+
+SERVED_UNTIL: Mapping[str, Version] = MappingProxyType(
+    {
+        "Phi3SmallForCausalLM": (0, 9, 2),
+        "MotifForCausalLM": (0, 10, 2),
+        "Phi4FlashForCausalLM": (0, 10, 2),
+        "DonutForConditionalGeneration": (0, 10, 2),
+        "MllamaForConditionalGeneration": (0, 10, 2),
+        "Phi4MultimodalForCausalLM": (0, 12, 0),
+        "JAISLMHeadModel": (0, 22, 0),
+        "ErnieForSequenceClassification": (0, 23, 0),
+        "ErnieForTokenClassification": (0, 23, 0),
+        "InternLM2VEForCausalLM": (0, 23, 0),
+        "QWenLMHeadModel": (0, 23, 0),
+        "QwenVLForConditionalGeneration": (0, 23, 0),
+        "InternLMForCausalLM": (0, 23, 0),
+        "XverseForCausalLM": (0, 23, 0),
+        "Dots1ForCausalLM": (0, 23, 0),
+        "BambaForCausalLM": (0, 23, 0),
+        "MiniMaxForCausalLM": (0, 23, 0),
+        "MiniMaxText01ForCausalLM": (0, 23, 0),
+        "MiniMaxM1ForCausalLM": (0, 23, 0),
+        "MiniMaxVL01ForConditionalGeneration": (0, 23, 0),
+        "BaiChuanForCausalLM": (0, 23, 0),
+        "BaichuanForCausalLM": (0, 23, 0),
+        "Tarsier2ForConditionalGeneration": (0, 23, 0),
+        "AquilaModel": (0, 24, 0),
+        "AquilaForCausalLM": (0, 24, 0),
+        "Grok1ModelForCausalLM": (0, 24, 0),
+        "Grok1ForCausalLM": (0, 24, 0),
+        "TarsierForConditionalGeneration": (0, 24, 0),
+        "MantisForConditionalGeneration": (0, 24, 0),
+        "MusicFlamingoForConditionalGeneration": (0, 24, 0),
+        "AyaVisionForConditionalGeneration": (0, 24, 0),
+        "TeleChatForCausalLM": (0, 25, 0),
+        "PersimmonForCausalLM": (0, 25, 0),
+        "FuyuForCausalLM": (0, 25, 0),
+        "Plamo2ForCausalLM": (0, 26, 0),
+        "OuroForCausalLM": (0, 26, 0),
+        "ArcticForCausalLM": (0, 28, 0),
+        "ChameleonForConditionalGeneration": (0, 28, 0),
+        "CheersForConditionalGeneration": (0, 28, 0),
+        "Fairseq2LlamaForCausalLM": (0, 28, 0),
+        "HCXVisionForCausalLM": (0, 28, 0),
+        "MPTForCausalLM": (0, 28, 0),
+        "MptForCausalLM": (0, 28, 0),
+        "RWForCausalLM": (0, 28, 0),
+        "StableLMEpochForCausalLM": (0, 28, 0),
+    }
+)
+"""Class -> the last version that serves it (model_executor/models/registry.py, _PREVIOUSLY_SUPPORTED_MODELS, 0.32)."""

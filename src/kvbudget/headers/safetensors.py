@@ -116,7 +116,7 @@ def _tensor(name: str, entry: object, source: Source) -> tuple[Tensor, int, int]
 
 def _sizes(value: object) -> tuple[int, ...] | None:
     """Return a list of whole numbers from zero as a tuple, None if it is anything else; true is no number."""
-    if isinstance(value, list) and all(type(size) is int and size >= 0 for size in value):
+    if isinstance(value, list) and set(map(type, value)) <= {int} and min(value, default=0) >= 0:
         return tuple(value)
     return None
 
@@ -175,8 +175,8 @@ class Index(NamedTuple):
 def read_index(source: Source) -> Index:
     """Return the index of a checkpoint in several files, of safetensors or of PyTorch's ``.bin``.
 
-    Only its own bytes are read: names and the total are there even if no file is. The total is the writer's figure;
-    some writers leave out tied tensors or count packed ones by their unpacked type.
+    Only its own bytes are read: names and the total are there even if no file is. The total is the writer's figure and
+    need not be what the headers of the files add up to.
 
     Raises:
         InputError: It is not such an index, or names a file outside its own folder.
@@ -190,14 +190,16 @@ def read_index(source: Source) -> Index:
     weight_map = document.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise broken(source, "has no weight_map with tensors", "give the index of a checkpoint")
+    files: set[str] = set()
     for name, file in weight_map.items():
         checked_name(name, source)
-        if not isinstance(file, str) or not _is_beside(file):
+        if not isinstance(file, str) or (file not in files and not _is_beside(file)):
             raise broken(
                 source,
                 f'puts tensor "{shown(name)}" into {_spelled(file)}, which is no file beside it',
                 "check where the index comes from",
             )
+        files.add(file)
     return Index(weight_map, _total_size(document.get("metadata"), source))
 
 
@@ -245,7 +247,7 @@ def read_shards(index: Index, sources: Mapping[str, Source], name: str) -> tuple
     """Return the tensors of a checkpoint in several safetensors files, each once, file by file.
 
     A tensor that lies in two files counts where the index puts it. One that the index does not know counts too, because
-    engines load whole files (vLLM 0.32, weight_utils.py, safetensors_weights_iterator).
+    engines load whole files (as does safetensors_weights_iterator of vLLM).
 
     Args:
         index: The index.

@@ -71,7 +71,8 @@ def verdict_words(b: Budget) -> str:
 
 
 def _falls_short(b: Budget) -> bool:
-    return b.smallest.available_bytes < b.kv.needed_for_one_request_bytes
+    room = min(b.smallest.pool_bytes, b.smallest.pool_bytes + b.smallest.room_bytes[1])
+    return room < b.kv.needed_for_one_request_bytes or b.smallest.budget_bytes > b.smallest.free_at_start[1]
 
 
 def title(b: Budget) -> str:
@@ -117,7 +118,7 @@ def budget_words(b: Budget, rank: Rank) -> str:
     """Return the memory of a GPU and what of it the engine may use."""
     d = b.deployment
     total = f"{gib(d.card.memory_bytes)} GiB"
-    if d.kv_cache_memory_bytes:
+    if rank.given_pool:
         return f"{total}, KV cache given"
     return f"{total}, budget {gib(rank.budget_bytes)}"
 
@@ -136,7 +137,7 @@ def _memory(b: Budget) -> Block:
     rank = b.smallest
     inside, outside = split_lines(rank)
     rows = [_line_row(line) for line in inside]
-    if not b.deployment.kv_cache_memory_bytes:
+    if rank.given_pool is None:
         rows.append(_sum_row("= budget", inside, _share_words(b)))
     rows += [_line_row(line) for line in outside]
     card = b.deployment.card
@@ -253,7 +254,9 @@ def _log_rows(b: Budget) -> list[tuple[str, str]]:
 def _failure(b: Budget) -> str:
     rank, total = b.smallest, b.deployment.card.memory_bytes
     before_cache = _needs([line for line in rank.lines if line.name in ("weights", "outside_budget")])
-    if before_cache > total or b.deployment.kv_cache_memory_bytes:
+    if b.smallest.budget_bytes > b.smallest.free_at_start[1]:
+        return '"Free memory on device … is less than desired GPU memory utilization"'
+    if before_cache > total or b.smallest.given_pool:
         return '"CUDA out of memory"'
     if rank.available_bytes <= 0:
         return '"No available memory for the cache blocks"'
