@@ -372,17 +372,13 @@ def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | Non
 def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[int, int]:
     """Return (bytes of routed experts, bytes of all else) on one rank; see `weight_bytes`."""
     size = dtype_bytes(dtype)
-    recipe = model.quantization
     experts = others = 0
     parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
     for path, weight in _placed(model, share.stage):
         part = parts.get(id(weight))
         if part is None:
             part = parts[id(weight)] = share.of(weight)
-        if recipe is not None:
-            held = recipe.weight_bytes(path, weight, size, shard=part)
-        else:
-            held = part.values * (dtype_bytes(part.dtype) if part.dtype else size)
+        held = _held(model, path, weight, part, size)
         if weight.group is Group.EXPERTS:
             experts += held
         else:
@@ -390,12 +386,19 @@ def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple
     return experts, others
 
 
+def _held(model: Model, path: str, weight: Weight, part: Weight, size: int) -> int:
+    """Return the bytes of a rank's part of a weight."""
+    if model.quantization is not None:
+        return model.quantization.weight_bytes(path, weight, size, shard=part)
+    return part.values * (dtype_bytes(part.dtype) if part.dtype else size)
+
+
 def _placed(model: Model, stage: tuple[int, int] | None) -> Iterator[tuple[str, Weight]]:
     """Yield (path, weight) of what one pipeline stage loads; towers stand on every stage."""
     layers = len(model.layers)
     begin, end = stage or (0, layers)
     for weight in model.outside:
-        if stage is None or _on_stage(weight, first=begin == 0, last=end == layers, tied=model.tied):
+        if stage is None or _on_stage(model, weight, first=begin == 0, last=end == layers):
             yield weight.name, weight
     for i in range(begin, end):
         for weight in model.layers[i].weights:
@@ -406,11 +409,16 @@ def _placed(model: Model, stage: tuple[int, int] | None) -> Iterator[tuple[str, 
                 yield f"{tower.name}.{weight.name}", weight
 
 
-def _on_stage(weight: Weight, *, first: bool, last: bool, tied: bool) -> bool:
-    """Embeddings are on the first stage, the final norm and the head on the last, a tied embedding on both."""
+def _on_stage(model: Model, weight: Weight, *, first: bool, last: bool) -> bool:
+    """Embeddings are on the first stage, the final norm and the head on the last, a tied embedding on both.
+
+    Some classes build the vocabulary's matrices on all stages.
+    """
+    vocabulary = weight.split is Split.VOCAB
     if weight.group is Group.EMBEDDINGS:
-        return first or (last and tied and weight.split is Split.VOCAB)
-    return last
+        everywhere = model.architecture in facts.EMBEDDING_ON_EVERY_STAGE
+        return first or (vocabulary and (everywhere or (last and model.tied)))
+    return last or (vocabulary and model.architecture in facts.HEAD_ON_EVERY_STAGE)
 
 
 @lru_cache(maxsize=1024)

@@ -139,7 +139,7 @@ class Context(NamedTuple):
     ) -> int:
         """Return the bytes of one token in one layer's cache on one rank."""
         if isinstance(cache, Indexer):
-            return cache.index_head_dim + cdiv(cache.index_head_dim, INDEXER_SCALE_VALUES) * INDEXER_SCALE_BYTES
+            return cache.index_head_dim + cache.index_head_dim // INDEXER_SCALE_VALUES * INDEXER_SCALE_BYTES
         named = self.s.dtype if own or self.kv_cache_dtype == "auto" else self.kv_cache_dtype
         layout = kv_format(named)
         if isinstance(cache, LatentAttention):

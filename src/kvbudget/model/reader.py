@@ -46,15 +46,15 @@ QUANTIZATION_KEYS = ("quantization_config", "quantization", "compression_config"
 
 POSITION_KEYS = (
     "max_position_embeddings",
-    "max_sequence_length",
     "n_positions",
     "max_seq_len",
     "seq_length",
-    "model_max_length",
     "max_target_positions",
-    "max_length",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
 )
-"""Spellings of the longest context (vllm/config/model.py, _get_and_verify_max_len, 0.32)."""
+"""Spellings of the longest context (vllm/transformers_utils/model_arch_config_convertor.py, 0.32)."""
 
 MAX_NESTING = 4
 
@@ -263,12 +263,13 @@ def rope_types(c: Config) -> dict[str, float]:
 def longest_context(c: Config) -> int | None:
     """Return the longest context that the config allows, None if it names none.
 
-    Linear and dynamic rope scaling multiply the positions; the other kinds state the scaled length already
-    (vllm/config/model.py, _get_and_verify_max_len, 0.32).
+    Of several keys the smallest counts, and `model_max_length` over all. Linear and dynamic rope scaling multiply the
+    positions; the other kinds state the scaled length already (vllm/config/model.py, _get_and_verify_max_len, 0.32).
     """
     if c.has("model_max_length"):
         return c.integer("model_max_length", minimum=1, maximum=1 << 62)
-    length = c.integer(*POSITION_KEYS, minimum=1)
+    written = [c.integer(key, minimum=1) for key in POSITION_KEYS if c.has(key)]
+    length = min((each for each in written if each), default=None) or c.integer(POSITION_KEYS[0], minimum=1)
     if length is None or (c.text("model_type") or "").startswith("gemma3"):
         return length
     factors = [factor for kind, factor in rope_types(c).items() if kind not in UNSCALED_ROPE]
