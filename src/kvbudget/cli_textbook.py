@@ -17,7 +17,7 @@ import click
 
 from kvbudget import textbook
 from kvbudget.errors import InputError
-from kvbudget.units import GIB, gib, human_bytes, parse_bytes, parse_count, parse_tokens
+from kvbudget.units import GIB, SMALLEST_CARD, gib, human_bytes, parse_bytes, parse_count, parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -275,7 +275,7 @@ def _card(
         raise InputError("--gpu-memory needs the weights, said once; give --weights, or --parameters.")
     if weights is not None and weight_bits is not None:
         raise InputError(f"--weight-bits {weight_bits} has nothing to count; give --parameters for --weights.")
-    memory_bytes = _bytes(gpu_memory, "--gpu-memory", remarks)
+    memory_bytes = _bytes(gpu_memory, "--gpu-memory", remarks, SMALLEST_CARD)
     if parameters is None:
         weights_bytes = _bytes(weights or "", "--weights", remarks)
     else:
@@ -292,9 +292,9 @@ def _card(
     return textbook.Card(memory_bytes=memory_bytes, weights_bytes=weights_bytes, overhead_bytes=overhead_bytes)
 
 
-def _bytes(text: str, flag: str, remarks: list[str]) -> int:
+def _bytes(text: str, flag: str, remarks: list[str], least: int = 0) -> int:
     """Return the bytes of an option; remark on a decimal unit, which is often meant to be a binary one."""
-    size = parse_bytes(text, what=flag)
+    size = parse_bytes(text, what=flag, least=least)
     if _GB.fullmatch(text) and size >= GIB // 2:
         binary = text.strip()[:-1] + "iB"
         remarks.append(f"{flag} {text.strip()} is {gib(size)} GiB; write {binary} if GiB is meant.")

@@ -19,6 +19,9 @@ TIB = 1 << 40
 MAX_BYTES = 1 << 60
 """No machine holds an exbibyte; a larger figure is a typing error, not a size."""
 
+SMALLEST_CARD = 64 * MIB
+"""A card with less memory is a figure without its unit."""
+
 MAX_COUNT = 1 << 50
 """The same for tokens, layers, heads and the like."""
 
@@ -56,13 +59,14 @@ _TOKEN_UNITS = {
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 
-def parse_bytes(text: str, *, what: str = "size") -> int:
+def parse_bytes(text: str, *, what: str = "size", least: int = 0) -> int:
     """Return the bytes that `text` names: ``80GB``, ``79.19GiB``, ``81559MiB``, ``24g`` (= GiB) or a bare number.
 
     Args:
         text: A number with an optional unit. KB, MB, GB, TB are powers of 1,000; KiB to TiB and k, m, g, t are
             powers of 1,024.
         what: The name of the quantity for the error message, e.g. ``--gpu-memory``.
+        least: Less is a unit that was left out.
 
     Raises:
         InputError: Not a number, not a known unit, not positive, or above 2^60.
@@ -70,6 +74,8 @@ def parse_bytes(text: str, *, what: str = "size") -> int:
     value = _scaled(text, {**_BYTE_UNITS}, what, "80GB, 79.19GiB, 81559MiB or 24g", fold_case=True)
     if value > MAX_BYTES:
         raise InputError(f"{what} {text!r} is more than 2^60 bytes; check the unit (GB, GiB, MiB).")
+    if value < least:
+        raise InputError(f"{what} {text!r} is {value:,} bytes, too few to be meant; write a unit, such as 24GiB.")
     return value
 
 

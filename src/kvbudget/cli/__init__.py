@@ -93,7 +93,11 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(AccessError.exit_code)
     except click.exceptions.Abort:
         sys.exit(130)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        where = f" (see {context.command_path} --help)" if (context := getattr(error, "ctx", None)) else ""
+        click.echo(f"kvbudget: {error.format_message().rstrip('.')}{where}.", err=True)
         sys.exit(error.exit_code)
     sys.exit(code if isinstance(code, int) else 0)

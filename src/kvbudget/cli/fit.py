@@ -12,7 +12,7 @@ import click
 
 from kvbudget.budgeting import DOES_NOT_FIT, budget, refusal_dict
 from kvbudget.cli.asked import TakesLaunch, asked
-from kvbudget.cli.options import build_deployment, chosen_output, deployment_options, output_options
+from kvbudget.cli.options import build_deployment, chosen_output, deployment_options, output_options, write_page
 from kvbudget.errors import CannotTell
 from kvbudget.hub import load_model
 
@@ -30,6 +30,7 @@ WIDEST = 100
 @click.argument("model", required=False, metavar="[MODEL] [-- COMMAND...]")
 @deployment_options
 @output_options
+@click.option("--html", metavar="FILE", help="Write a page; - is standard output.")
 @click.pass_context
 def fit(
     ctx: click.Context,
@@ -38,6 +39,7 @@ def fit(
     as_json: bool,
     as_csv: bool,
     as_md: bool,
+    html: str | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
     """Say whether MODEL fits, and for how many requests at once.
@@ -59,7 +61,12 @@ def fit(
             click.echo(json.dumps(refusal_dict(name, error, options), indent=1))
             ctx.exit(error.exit_code)
         raise
-    click.echo(_rendered(b, output), nl=False)
+    if html is not None:
+        from kvbudget.present.budget_html import budget_page  # noqa: PLC0415 - only pages need it
+
+        write_page(budget_page(b), html)
+    if html is None or (html != "-" and output):
+        click.echo(_rendered(b, output), nl=False)
     ctx.exit(1 if b.verdict == DOES_NOT_FIT else 0)
 
 

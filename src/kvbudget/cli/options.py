@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from kvbudget.basis import Basis
 from kvbudget.deployment import AUTO, Deployment
 from kvbudget.errors import InputError
 from kvbudget.facts.gpus import Gpu, find_gpu
-from kvbudget.units import parse_bytes, parse_tokens
+from kvbudget.units import SMALLEST_CARD, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +44,14 @@ class Bytes(click.ParamType):  # type: ignore[type-arg] # generic in newer relea
 
     name = "bytes"
 
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401, ARG002
         """Return the bytes."""
-        return value if isinstance(value, int) else parse_bytes(value, what=_flag(param))
+        if isinstance(value, int):
+            return value
+        return parse_bytes(value, what=_flag(param), least=self.least)
 
 
 class Number(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
@@ -93,7 +99,7 @@ TOKENS, BYTES, NUMBER = Tokens(), Bytes(), Number()
 
 _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--gpu",), {"help": "The card; see `kvbudget gpus`."}),
-    (("--gpu-memory",), {"type": BYTES, "help": 'Its memory instead: the "Total" from nvidia-smi.'}),
+    (("--gpu-memory",), {"type": Bytes(SMALLEST_CARD), "help": 'Its memory instead: the "Total" from nvidia-smi.'}),
     (("--num-gpus",), {"type": NUMBER, "help": "How many there are."}),
     (("--engine",), {"default": "vllm", "help": "The serving engine (vllm)."}),
     (("--engine-version",), {"help": "Its version, such as 0.32."}),
@@ -187,6 +193,22 @@ def chosen_output(outputs: dict[str, bool]) -> str:
     if len(chosen) > 1:
         raise InputError(f"{' and '.join(f'--{name}' for name in chosen)} exclude each other; give one of them.")
     return chosen[0] if chosen else ""
+
+
+def write_page(page: str, target: str) -> None:
+    """Write a page to a file, and say so on stderr; - is standard output.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    if target == "-":
+        click.echo(page, nl=False)
+        return
+    try:
+        Path(target).expanduser().write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
+    click.echo(f"kvbudget: wrote {target} ({len(page.encode()):,} bytes)", err=True)
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbudget.cli.options import NUMBER, TOKENS, choose_gpu, deployment_parameters
+from kvbudget.cli.options import NUMBER, TOKENS, choose_gpu, deployment_parameters, write_page
 from kvbudget.deployment import Deployment
 from kvbudget.errors import InputError
 from kvbudget.explain import STAND_IN_GPU
@@ -97,7 +96,9 @@ def table(
         raise InputError("--json, --csv and --md exclude each other; give one of them.")
     found = _sheet(load_model(model), contexts, batches, options, drawn=html is not None)
     if html is not None:
-        _write_page(found, html)
+        from kvbudget.present.html import sheet_page  # noqa: PLC0415 - only pages need it
+
+        write_page(sheet_page(found), html)
         if html == "-" or not (as_json or as_csv or as_md):
             return
     click.echo(_shown(found, as_json=as_json, as_csv=as_csv, as_md=as_md), nl=False)
@@ -158,17 +159,3 @@ def _shown(found: Sheet, *, as_json: bool, as_csv: bool, as_md: bool) -> str:
     if as_csv:
         return present.sheet_csv(found)
     return present.sheet_markdown(found) if as_md else present.sheet_text(found)
-
-
-def _write_page(found: Sheet, target: str) -> None:
-    from kvbudget.present.html import sheet_page  # noqa: PLC0415 - only pages need it
-
-    page = sheet_page(found)
-    if target == "-":
-        click.echo(page, nl=False)
-        return
-    try:
-        Path(target).expanduser().write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
-    click.echo(f"kvbudget: wrote {target} ({len(page.encode()):,} bytes)", err=True)

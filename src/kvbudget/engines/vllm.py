@@ -18,7 +18,7 @@ from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
-from kvbudget.model.shapes import Group, Indexer, Split
+from kvbudget.model.shapes import Attention, Group, Indexer, Split
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
 from kvbudget.units import GIB
 
@@ -243,10 +243,14 @@ def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int
     """Return (name, size, unit) of the first dimension that does not divide into whole units for `tp` ranks.
 
     Units are the blocks of FP8 in squares (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape), else
-    single features (distributed/utils.py, divide); the vocabulary counts with its padding. Attention is left to its
-    heads, towers are loaded whole where they do not divide.
+    single features (distributed/utils.py, divide); the vocabulary counts with its padding. KV heads are divided or
+    multiplied, towers are loaded whole where they do not divide.
     """
     for layer in _distinct(model):
+        for cache in layer.caches:
+            kv_heads = cache.num_key_value_heads if isinstance(cache, Attention) else 0
+            if kv_heads and max(kv_heads, tp) % min(kv_heads, tp):
+                return "the number of KV heads", kv_heads, 1
         for weight in layer.weights:
             whole_experts = weight.group is Group.EXPERTS and expert_parallel
             if weight.group not in _BY_WIDTH or not weight.linear or whole_experts:

@@ -253,17 +253,29 @@ def _bars_section(sheet: Sheet) -> str:
 
 
 def _bar(name: str, f: Figures) -> str:
-    spans, items = [], []
-    for part, size in f.parts:
-        title, css = _PARTS.get(part, (part.replace("_", " "), "p6"))
-        if size:
-            spans.append(f'<span class={css} style="width:{size / f.memory_bytes:.2%}"></span>')
-            items.append(f"<li><i class={css}></i>{esc(title)} <b>{gib(size)}</b></li>")
     pool = f"KV pool {gib(f.available_low_bytes)}–{gib(f.available_high_bytes)}"
     if f.over_bytes:
         pool = f"over by {gib(f.over_bytes)}: the weights need {gib(f.weights_bytes)}"
+    return memory_bar(name, f"{gib(f.memory_bytes)} GiB, {pool}", f.parts, f.memory_bytes)
+
+
+def memory_bar(name: str, note: str, parts: Iterable[tuple[str, int]], total: int) -> str:
+    """Return a GPU's memory as a bar to scale with its legend.
+
+    Args:
+        name: Which GPU.
+        note: What stands beside the name.
+        parts: (line of a budget, bytes that it takes).
+        total: The GPU's bytes.
+    """
+    spans, items = [], []
+    for part, size in parts:
+        title, css = _PARTS.get(part, (part.replace("_", " "), "p6"))
+        if size:
+            spans.append(f'<span class={css} style="width:{size / total:.2%}"></span>')
+            items.append(f"<li><i class={css}></i>{esc(title)} <b>{gib(size)}</b></li>")
     return (
-        f"<div class=memory><h3>{esc(name)} <small>{gib(f.memory_bytes)} GiB, {pool}</small></h3>"
+        f"<div class=memory><h3>{esc(name)} <small>{esc(note)}</small></h3>"
         f"<div class=bar aria-hidden=true>{''.join(spans)}</div><ul class=legend>{''.join(items)}</ul></div>"
     )
 
@@ -591,7 +603,7 @@ _CSS = (
     "table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}"
     "th,td{padding:.4rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}"
     "tbody tr:last-child>*{border-bottom:0}thead th{background:var(--soft);font-weight:600}"
-    "th[scope=row],thead .word{text-align:left}th[scope=row]{font-weight:500}th[scope=row]:first-child{font-weight:600}"
+    "th[scope=row],.word{text-align:left}td.word{white-space:normal;min-width:12rem}th[scope=row]{font-weight:500}th[scope=row]:first-child{font-weight:600}"
     "td small{color:inherit}.fits{background:var(--fits)}.tight{background:var(--tight)}.no{background:var(--no)}"
     ".off{color:var(--mut);font-style:italic}"
     "section>.key{display:flex;flex-wrap:wrap;gap:.4rem;margin-top:.5rem;font-size:.85rem}"

@@ -65,7 +65,7 @@ def _bar(b: Budget, rank: Rank, width: int) -> list[str]:
     weights = needs["weights"]
     cache = needs["kv_cache"]
     working = sum(needs.values()) - weights - cache
-    given = b.deployment.kv_cache_memory_bytes
+    given = rank.given_pool[0] if rank.given_pool else None
     budget, limit = (total, "GPU") if given else (rank.budget_bytes, "budget")
     pool = max(given or 0, cache)
     over = weights + working + pool - budget
