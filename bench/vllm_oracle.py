@@ -1,6 +1,6 @@
 """Compare `kvbudget.engines.vllm_cache` with what vLLM's own code answered, row by row.
 
-    python bench/vllm_oracle.py ../shared/data [--json] [--all]
+    python bench/vllm_oracle.py ../shared/data [--json]
 
 Reads `vllm_oracle.jsonl.gz` (the configs in `configs/`) and `vllm_oracle/*.json` (variants of the configs in
 `../tools/vllm_oracle/configs`). Prints for each field how many rows are equal, different and refused, and each row that

@@ -145,7 +145,8 @@ class Rank(NamedTuple):
         pool = min(budget_left, self.pool_bytes)
         need = self.kv_needs_bytes
         block = self.bytes_per_block
-        rest_of_it = f"the rest of the budget: {pool // max(1, block):,} blocks of {block:,} B"
+        low, high = (gib(max(0, left)) for left in (self.available_low_bytes, self.available_high_bytes))
+        rest_of_it = f"the rest of the budget, {low}–{high}: {pool // max(1, block):,} blocks of {block:,} B"
         source = given[1] if given else rest_of_it
         lines.append(Line("kv_cache", need, pool, need, need, Basis.GIVEN if given else Basis.EXACT, source))
         rest = total - sum(line.takes_bytes for line in lines)
