@@ -84,7 +84,7 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
     here = _where(d.engine_version, d.card)
     version, rules = here.version, here.rules
     dtype = _dtype(d.dtype, d.model, here.capability)
-    check_card(d, dtype)
+    check_card(d.model, d.card, dtype)
     max_model_len = fitted or _model_len(d)
     batched, seqs = _batch_limits(d, here, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
@@ -218,19 +218,23 @@ def _batch_limits(d: Deployment, here: Where, max_model_len: int) -> tuple[int, 
 
 def check_layout(d: Deployment) -> None:
     """Refuse layouts that the engine refuses, naming the legal ones (config/model.py, verify_with_parallel_config)."""
-    heads, tp = d.model.num_attention_heads, d.tensor_parallel_size
+    _check_layout(d.model, d.tensor_parallel_size, d.pipeline_parallel_size, d.enable_expert_parallel)
+
+
+@lru_cache(maxsize=1024)
+def _check_layout(model: Model, tp: int, stages: int, expert_parallel: bool) -> None:
+    heads = model.num_attention_heads
     if heads and heads % tp:
         legal = ", ".join(map(str, divisors(heads)))
         raise InputError(
             f"--tensor-parallel-size {tp}: {heads} attention heads cannot be split by {tp}; valid here: {legal}. "
             f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
         )
-    stage_bounds(len(d.model.layers), d.pipeline_parallel_size)
-    expert_parallel = d.enable_expert_parallel
-    uneven = _uneven(d.model, tp, expert_parallel) if tp > 1 else None
+    stage_bounds(len(model.layers), stages)
+    uneven = _uneven(model, tp, expert_parallel) if tp > 1 else None
     if uneven is not None:
         name, size, unit = uneven
-        valid = [i for i in divisors(heads or size) if _uneven(d.model, i, expert_parallel) is None]
+        valid = [i for i in divisors(heads or size) if _uneven(model, i, expert_parallel) is None]
         blocks = f" in whole blocks of {unit}" if unit > 1 else ""
         raise InputError(
             f"--tensor-parallel-size {tp}: {name} of {size:,} cannot be split by {tp}{blocks}; valid here: "
@@ -278,23 +282,23 @@ def _block(model: Model, path: str, weight: Weight, *, into: bool) -> int:
     return scheme.columns if into else scheme.rows
 
 
-def check_card(d: Deployment, dtype: str) -> None:
+@lru_cache(maxsize=1024)
+def check_card(model: Model, card: Gpu, dtype: str) -> None:
     """Refuse a card that the engine, the quantization or the data type does not run on.
 
     Raises:
         InputError: The card is too old, or the model type cannot be served in the type.
         CannotTell: The card has an engine, a plugin or a backend of its own, whose rules are not known.
     """
-    card = d.card
     if card.maker in ("Apple", "Google", "AWS") or card.name.startswith("Gaudi"):
         raise CannotTell(
             f"{card.name} is not served by vLLM itself but by a plugin, whose rules this version of kvbudget does not "
             "know; choose a card of NVIDIA or AMD (kvbudget gpus).",
             key="gpu",
         )
-    if dtype == HALF and d.model.model_type in facts.NO_FLOAT16:
+    if dtype == HALF and model.model_type in facts.NO_FLOAT16:
         raise InputError(
-            f"--dtype {HALF}: vLLM refuses it for {d.model.model_type}, which overflows in it; use {BRAIN} or {WHOLE}."
+            f"--dtype {HALF}: vLLM refuses it for {model.model_type}, which overflows in it; use {BRAIN} or {WHOLE}."
         )
     capability = _capability(card)
     if capability is None:
@@ -304,7 +308,7 @@ def check_card(d: Deployment, dtype: str) -> None:
             f"--dtype {BRAIN}: {card.name} has compute capability {card.compute_capability} and vLLM wants 8.0 for it; "
             f"use {HALF} or auto."
         )
-    method = d.model.quantization.method if d.model.quantization else ""
+    method = model.quantization.method if model.quantization else ""
     least = facts.MIN_CAPABILITY.get(method, (0, 0))
     if capability < least:
         raise InputError(
