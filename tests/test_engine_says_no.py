@@ -72,6 +72,20 @@ def test_fewer_blocks_are_proposed_and_fit() -> None:
     assert budget(change.deployment).verdict == "fits"
 
 
+@pytest.mark.parametrize("choice", [{"num_gpu_blocks_override": 100}, {"kv_cache_memory_bytes": GIB // 64}])
+def test_a_larger_pool_is_proposed_where_there_is_room(choice: dict[str, Any]) -> None:
+    d = asked(**choice)
+    change = smallest_changes(d, budget(d))[0]
+    assert next(iter(choice)).replace("_", "-") in change.flags
+    assert budget(change.deployment).verdict == "fits"
+
+
+def test_a_pool_of_the_null_block_alone_serves_nothing() -> None:
+    b = budget(asked(num_gpu_blocks_override=1, max_model_len=16))
+    assert b.verdict == "does_not_fit"
+    assert "short by" not in b.reason
+
+
 # -- a budget that is not free when the engine starts
 
 
@@ -151,6 +165,41 @@ def test_types(model_type: str, gpu: str, dtype: str, resolved: str | None) -> N
             budget(d)
     else:
         assert budget(d).settings.dtype == resolved
+
+
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+
+
+def test_nvfp4_has_a_least_capability_of_its_own() -> None:
+    """ModelOptNvFp4Config asks for 7.5, the other classes of ModelOpt for 8.0 (vLLM 0.32, modelopt.py)."""
+    budget(asked(made(quantization_config=NVFP4), gpu="t4"))
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "fits"),
+    [
+        (AWQ, "awq_marlin", True),
+        (AWQ, "auto_awq", True),
+        (AWQ, "bitsandbytes", False),
+        (AWQ, "fp8", False),
+        (NVFP4, "modelopt", True),
+        (FP8_BLOCKS, "fp8", True),
+        (FP8_BLOCKS, "compressed-tensors", False),
+    ],
+)
+def test_the_flag_must_name_the_checkpoints_method(section: dict[str, Any], name: str, fits: bool) -> None:
+    d = asked(made(quantization_config=section), quantization=name)
+    if fits:
+        budget(d)
+    else:
+        with pytest.raises(InputError, match="so vLLM would stop"):
+            budget(d)
+
+
+def test_a_method_that_the_version_no_longer_has_is_told() -> None:
+    model = made(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    assert any("no quantization method bitsandbytes" in warning for warning in budget(asked(model)).warnings)
 
 
 # -- layouts and limits

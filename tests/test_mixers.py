@@ -402,7 +402,7 @@ def test_ranks_share_a_state_and_copy_a_single_group(
 def test_a_state_that_does_not_divide_is_refused(channels: int, ranks: int) -> None:
     state = RecurrentState(kind="short_conv", tensors=(StateTensor(shape=(2, channels), split=1),))
     if channels % ranks:
-        with pytest.raises(InputError, match="tensor_parallel_size"):
+        with pytest.raises(InputError, match="--tensor-parallel-size"):
             state_bytes(state, BFLOAT16, ranks)
     else:
         assert state_bytes(state, BFLOAT16, ranks) * ranks == 2 * channels * BFLOAT16

@@ -463,8 +463,7 @@ def _reason(b: Budget) -> str:
             total = b.deployment.card.memory_bytes
             least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
             return f"{name} takes {gib(pool)} GiB, the rest needs {least}–{most}, and the GPU has {gib(total)}"
-        if needed > pool or b.verdict == FITS:
-            return f"{need}; {name} gives {gib(pool)} GiB"
+        return f"{need}; {name} gives {gib(pool)} GiB"
     have = f"{gib(max(0, rank.available_bytes))} GiB is left"
     bounds = f"{gib(max(0, rank.available_low_bytes))}–{gib(max(0, rank.available_high_bytes))}"
     if b.verdict == TIGHT:

@@ -173,5 +173,5 @@ def _check_fraction(value: float | None) -> None:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= 1:  # which NaN is not either
-        hint = f" Did you mean {value / 100:g}?" if number and 1 < value <= 100 else ""  # noqa: PLR2004 - percent
+        hint = f" Did you mean {value / 100:g}?" if number and 10 <= value <= 100 else ""  # noqa: PLR2004 - percent
         raise InputError(f"--gpu-memory-utilization {shown(value)}: expected 0–1.{hint}")

@@ -212,7 +212,7 @@ def _figures(b: Budget, requests: int, rows: dict[Any, list[tuple[Kept, ...]]]) 
         kv_bytes=max(request_bytes(stage, context) for stage in rows[key]),
         memory_bytes=d.card.memory_bytes,
         weights_bytes=rank.fixed.weights.best,
-        available_kv_cache_memory_bytes=b.kv.available_kv_cache_memory_bytes,
+        available_kv_cache_memory_bytes=min(rank.pool_bytes for rank in b.ranks),
         available_low_bytes=max(0, rank.available_low_bytes),
         available_high_bytes=max(0, rank.available_high_bytes),
         needed_for_one_request_bytes=b.kv.needed_for_one_request_bytes,

@@ -139,17 +139,22 @@ def _utilization(d: Deployment, b: Budget) -> Iterator[Step]:
             yield _step({"gpu_memory_utilization": step}, f"{gib(left)} GiB stays outside")
 
 
-def _smaller_pool(d: Deployment, b: Budget) -> Iterator[Step]:
-    """A pool that surely has its place beside the rest, where its size was given."""
-    pool, room = b.smallest.pool_bytes, b.smallest.room_bytes[0]
-    if b.smallest.given_pool is None or room >= 0:
+def _other_pool(d: Deployment, b: Budget) -> Iterator[Step]:
+    """A pool that holds a request and surely has its place beside the rest, where its size was given."""
+    pool, room, block = b.smallest.pool_bytes, b.smallest.room_bytes[0], b.smallest.bytes_per_block
+    if b.smallest.given_pool is None:
         return
-    size = (pool + room) // MIB * MIB
-    if size >= b.kv.needed_for_one_request_bytes:
-        blocks = size // b.smallest.bytes_per_block
-        by_blocks = d.num_gpu_blocks_override is not None
-        fields = {"num_gpu_blocks_override": blocks} if by_blocks else {"kv_cache_memory_bytes": size}
-        yield _step(fields, f"{gib(pool - size)} GiB of KV cache")
+    least = b.kv.needed_for_one_request_bytes + block  # one block is kept back
+    size = least if pool < least else (pool + room) // MIB * MIB
+    if pool >= least and room >= 0:
+        return
+    if d.num_gpu_blocks_override is not None:
+        fields = {"num_gpu_blocks_override": -(-size // block) if pool < least else size // block}
+    else:
+        fields = {"kv_cache_memory_bytes": -(-size // MIB) * MIB}
+    change = f"{gib(abs(pool - size))} GiB of {'KV cache' if size < pool else 'what is free'}"
+    if least <= size <= pool + room:
+        yield _step(fields, change)
 
 
 def _fewer_seqs(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001 - all ways are called alike
@@ -186,7 +191,7 @@ def _context_parallel(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG0
 
 _TUNING: Sequence[Callable[[Deployment, Budget], Iterator[Step]]] = (
     _utilization,
-    _smaller_pool,
+    _other_pool,
     _fewer_seqs,
     _smaller_batch,
     _eager,

@@ -13,7 +13,7 @@ import click
 from kvbudget.budgeting import DOES_NOT_FIT, budget, refusal_dict
 from kvbudget.cli.asked import TakesLaunch, asked
 from kvbudget.cli.options import build_deployment, chosen_output, deployment_options, output_options, write_page
-from kvbudget.errors import CannotTell
+from kvbudget.errors import CannotTell, InputError
 from kvbudget.hub import load_model
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def fit(
     kvbudget fit --gpu h100 -- vllm serve org/name -tp 4
     """  # noqa: D301 - click reads the backspace character
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
+    if html == "-" and output:
+        raise InputError(f"--html - and --{output} both write to standard output; give one of them or a file.")
     name = model or ""
     try:
         name, options = asked(ctx, model, options)
@@ -65,7 +67,7 @@ def fit(
         from kvbudget.present.budget_html import budget_page  # noqa: PLC0415 - only pages need it
 
         write_page(budget_page(b), html)
-    if html is None or (html != "-" and output):
+    if html is None or output:
         click.echo(_rendered(b, output), nl=False)
     ctx.exit(1 if b.verdict == DOES_NOT_FIT else 0)
 

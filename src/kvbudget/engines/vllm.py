@@ -225,7 +225,7 @@ def check_layout(d: Deployment) -> None:
 def _check_layout(model: Model, tp: int, stages: int, expert_parallel: bool) -> None:
     heads = model.num_attention_heads
     if heads and heads % tp:
-        legal = ", ".join(map(str, divisors(heads)))
+        legal = ", ".join(str(i) for i in divisors(heads) if _uneven(model, i, expert_parallel) is None)
         raise InputError(
             f"--tensor-parallel-size {tp}: {heads} attention heads cannot be split by {tp}; valid here: {legal}. "
             f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
@@ -248,7 +248,8 @@ def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int
 
     Units are the blocks of FP8 in squares (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape), else
     single features (distributed/utils.py, divide); the vocabulary counts with its padding. KV heads are divided or
-    multiplied, towers are loaded whole where they do not divide.
+    multiplied, experts are whole in expert parallelism (the shared ones where replicas meet), towers are loaded whole
+    where they do not divide.
     """
     for layer in _distinct(model):
         for cache in layer.caches:
@@ -256,7 +257,7 @@ def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int
             if kv_heads and max(kv_heads, tp) % min(kv_heads, tp):
                 return "the number of KV heads", kv_heads, 1
         for weight in layer.weights:
-            whole_experts = weight.group is Group.EXPERTS and expert_parallel
+            whole_experts = weight.group is not Group.MLP and expert_parallel
             if weight.group not in _BY_WIDTH or not weight.linear or whole_experts:
                 continue
             into = weight.split is Split.ROW or (weight.split is Split.EXPERT and weight.name.endswith("down_proj"))
@@ -326,6 +327,12 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             f"vLLM {d.engine_version} refuses {d.model.architecture}: it was served until {was}; the figures hold if "
             f"it were loaded (--engine-version {was})."
         )
+    method = d.model.quantization.method if d.model.quantization else ""
+    if method in facts.METHODS_GONE and version >= facts.METHODS_GONE[method]:
+        yield (
+            f"vLLM {d.engine_version} has no quantization method {method}, so it refuses this checkpoint unless a "
+            "plugin adds it; the figures hold if it were loaded."
+        )
     if d.card.maker in ("AMD", "Intel"):
         yield (
             f"{d.card.name}: the rules are those of vLLM on NVIDIA's cards; on {d.card.maker}'s the parts marked "
@@ -356,7 +363,16 @@ def check_quantization(d: Deployment) -> None:
             "checkpoint that is quantized already.",
             key="quantization",
         )
-    if d.model.quantization is None:
+    if d.model.quantization is not None:
+        method = d.model.quantization.method
+        if name != method and facts.QUANTIZATION_FAMILIES.get(name, name) != facts.QUANTIZATION_FAMILIES.get(
+            method, method
+        ):
+            raise InputError(
+                f"--quantization {name}, but the checkpoint's quantization is {method}, so vLLM would stop; leave the "
+                "flag out."
+            )
+    else:
         raise InputError(
             f"--quantization {name}, but config.json has no quantization_config, so vLLM would stop; pick a checkpoint "
             f"in that format or leave the flag out."

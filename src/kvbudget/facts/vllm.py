@@ -170,29 +170,69 @@ AUTO_LENGTH: Version = (0, 14, 1)
 
 QUANTIZATIONS: Mapping[str, bool] = MappingProxyType(
     {
+        "auto_awq": False,
+        "auto_gptq": False,
         "awq": False,
         "awq_marlin": False,
         "bitsandbytes": True,
         "compressed-tensors": False,
+        "deepseek_v4_fp8": False,
         "experts_int8": True,
         "fbgemm_fp8": False,
         "fp8": True,
+        "fp8_per_block": True,
+        "fp8_per_channel": True,
+        "fp8_per_tensor": True,
+        "fp_quant": False,
         "gguf": False,
         "gptq": False,
+        "gpt_oss_mxfp4": False,
         "gptq_marlin": False,
         "inc": False,
+        "int8_per_channel_weight_only": True,
         "modelopt": False,
         "modelopt_fp4": False,
         "modelopt_mixed": False,
+        "modelopt_mxfp8": False,
         "moe_wna16": False,
         "mxfp4": False,
         "mxfp8": True,
+        "nvfp4_per_token": True,
+        "online": True,
         "ptpc_fp8": True,
         "quark": False,
         "torchao": True,
     }
 )
 """`--quantization` -> it can quantize an unquantized checkpoint while loading (model_executor/layers/quantization)."""
+
+QUANTIZATION_FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "auto_awq": "int4",
+        "awq": "int4",
+        "awq_marlin": "int4",
+        "auto_gptq": "int4",
+        "gptq": "int4",
+        "gptq_marlin": "int4",
+        "inc": "int4",
+        "moe_wna16": "int4",
+        "deepseek_v4_fp8": "fp8",
+        "fp8": "fp8",
+        "gpt_oss_mxfp4": "mxfp4",
+        "mxfp4": "mxfp4",
+        "modelopt": "modelopt",
+        "modelopt_fp4": "modelopt",
+        "modelopt_mixed": "modelopt",
+        "modelopt_mxfp8": "modelopt",
+    }
+)
+"""Names that stand for one another: a config's method is overridden by a kernel's own name (config/model.py,
+_verify_quantization, 0.32). All others must be the config's own."""
+
+METHODS_GONE: Mapping[str, Version] = MappingProxyType(
+    {"bitsandbytes": (0, 32, 0), "gguf": (0, 32, 0), "mlx": OLDEST, "ptpc_fp8": (0, 32, 0)}
+)
+"""Method -> the first version that was read without it (model_executor/layers/quantization/__init__.py)."""
 
 _MIB = 1 << 20
 
@@ -288,7 +328,7 @@ SAMPLER_SPREAD: tuple[float, float] = (0.97, 1.05)
 ENCODER_SPREAD: tuple[float, float] = (0.3, 1.6)
 """The same for a vision or audio encoder: the largest input depends on the processor, which a config does not tell."""
 
-OWN_WORKSPACE = frozenset({"mxfp4", "modelopt", "modelopt_fp4"})
+OWN_WORKSPACE = frozenset({"mxfp4", "modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"})
 """Quantization methods whose experts' kernels mostly bring their own workspace (layers/fused_moe/experts/)."""
 
 USUAL_MERGE = 2
@@ -335,7 +375,12 @@ CONTEXT_BYTES: tuple[int, int, int] = (300 * _MIB, 550 * _MIB, 1000 * _MIB)
 starts, 0.51 and 0.53 on H100s."""
 
 PACKED_EXPERTS: Mapping[str, tuple[int, int, bool]] = MappingProxyType(
-    {"mxfp4": (256, 128, True), "modelopt": (256, 128, False), "modelopt_fp4": (256, 128, False)}
+    {
+        "mxfp4": (256, 128, True),
+        "modelopt": (256, 128, False),
+        "modelopt_fp4": (256, 128, False),
+        "modelopt_mixed": (256, 128, False),
+    }
 )
 """Quantization method -> what kernels round an expert's hidden and intermediate width of one rank up to, and whether
 most do (layers/fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM; Triton and CUTLASS round less or not at all). gpt-oss-120b
@@ -395,6 +440,7 @@ MIN_CAPABILITY: Mapping[str, tuple[int, int]] = MappingProxyType(
         "modelopt": (8, 0),
         "modelopt_fp4": (7, 5),
         "modelopt_mixed": (8, 0),
+        "modelopt_mxfp8": (8, 0),
         "moe_wna16": (7, 0),
         "mxfp4": (8, 0),
         "quark": (7, 0),

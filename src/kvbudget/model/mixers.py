@@ -85,8 +85,9 @@ def _tensor_bytes(tensor: StateTensor, model_dtype_bytes: int, ranks: int, more_
     parts = tensor.groups or tensor.shape[tensor.split]
     if parts % ranks:
         raise InputError(
-            f"A state of {parts} {'groups' if tensor.groups else 'heads or channels'} does not divide over "
-            f"tensor_parallel_size {ranks}; choose a size that divides it."
+            f"--tensor-parallel-size {ranks}: a state of {parts} {'groups' if tensor.groups else 'heads or channels'} "
+            f"cannot be split by {ranks}; choose a size that divides it, or split the layers with "
+            "--pipeline-parallel-size."
         )
     return values // ranks * width
 

@@ -515,7 +515,7 @@ def _read_modelopt(found: Section) -> Recipe:
     if algorithm == _MIXED:
         rules, described = _modelopt_layers(c)
         return Recipe(
-            method="modelopt",
+            method="modelopt_mixed",
             describes=f"ModelOpt {described}, by module",
             scheme=None,
             never=FIXED - {Group.ROUTER},
@@ -525,7 +525,7 @@ def _read_modelopt(found: Section) -> Recipe:
     scheme = _modelopt_scheme(c, algorithm)
     silent = not any(c.has(key) for key in ("exclude_modules", "ignore", "ignored_layers"))
     return Recipe(
-        method="modelopt",
+        method="modelopt" + ("_fp4" if "FP4" in algorithm else "_mxfp8" if "MXFP8" in algorithm else ""),
         describes=f"ModelOpt {scheme.name}",
         scheme=scheme,
         groups=BODY if silent else BODY | {Group.HEAD},

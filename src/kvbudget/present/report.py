@@ -256,9 +256,10 @@ def _failure(b: Budget) -> str:
     before_cache = _needs([line for line in rank.lines if line.name in ("weights", "outside_budget")])
     if b.smallest.budget_bytes > b.smallest.free_at_start[1]:
         return '"Free memory on device … is less than desired GPU memory utilization"'
-    if before_cache > total or b.smallest.given_pool:
+    overfull = b.smallest.given_pool is not None and b.smallest.room_bytes[1] < 0
+    if before_cache > total or overfull:
         return '"CUDA out of memory"'
-    if rank.available_bytes <= 0:
+    if rank.given_pool is None and rank.available_bytes <= 0:
         return '"No available memory for the cache blocks"'
     return f'"To serve at least one request with the model\'s max seq len ({b.settings.max_model_len})"'
 
