@@ -7,6 +7,7 @@ the engine (`kvbudget.engines`), which depends on its version and on the card.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import InputError
@@ -44,6 +45,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
 """Field -> (smallest, largest) value that is not a typing error."""
 
 _TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context")
+
+_texts, _bounded = attrgetter(*_TEXTS), attrgetter(*_BOUNDS)
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float"),
@@ -107,11 +110,10 @@ class Deployment:
         """Check every choice, and look up a card that was given by name."""
         if isinstance(self.gpu, str):
             object.__setattr__(self, "gpu", find_gpu(self.gpu))
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f'{flag(name)} {shown(getattr(self, name))}: expected text, such as "0.32" or "auto".')
-        for name, (low, high) in _BOUNDS.items():
-            value = getattr(self, name)
+        for name, value in zip(_TEXTS, _texts(self), strict=True):
+            if not isinstance(value, str):
+                raise InputError(f'{flag(name)} {shown(value)}: expected text, such as "0.32" or "auto".')
+        for (name, (low, high)), value in zip(_BOUNDS.items(), _bounded(self), strict=True):
             if value is None or (type(value) is int and low <= value <= high):  # a boolean is an int by inheritance
                 continue
             if name != "max_model_len" or value != AUTO:

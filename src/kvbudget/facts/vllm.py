@@ -120,11 +120,10 @@ def rules(version: Version) -> Rules:
 
 def at(table: Sequence[tuple[Version, T]], version: Version) -> T:
     """Return the value of the newest row that is not newer than `version`."""
-    value = table[0][1]
-    for since, candidate in table:
+    for since, value in reversed(table):
         if since <= version:
-            value = candidate
-    return value
+            return value
+    return table[0][1]
 
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,6}))?(?![0-9])[.0-9a-zA-Z+_-]*$", re.ASCII)
