@@ -57,12 +57,28 @@ def test_blocks_that_are_given_are_the_pool() -> None:
     assert "--num-gpu-blocks-override gives" in b.reason
 
 
-@pytest.mark.parametrize(("blocks", "says"), [(10, "gives 0.00 GiB"), (10_000_000, "the GPU has 22.49")])
+@pytest.mark.parametrize(("blocks", "says"), [(10, "gives 0.00 GiB"), (10_000_000, "vLLM sees 22.03")])
 def test_too_few_blocks_and_too_many_do_not_fit(blocks: int, says: str) -> None:
     b = budget(asked(num_gpu_blocks_override=blocks))
     assert b.verdict == "does_not_fit"
     assert says in b.reason
     assert "-0" not in b.reason
+
+
+@pytest.mark.parametrize("choice", [{"kv_cache_memory_bytes": 100 * GIB}, {"num_gpu_blocks_override": 10_000_000}])
+def test_a_length_that_fits_the_pool_does_not_make_room_for_it(choice: dict[str, Any]) -> None:
+    b = budget(asked(max_model_len=-1, **choice))
+    assert b.verdict == "does_not_fit"
+    assert "vLLM sees 22.03" in b.reason
+
+
+def test_a_pool_must_fit_into_what_the_engine_sees() -> None:
+    """An L4 has 22.49 GiB for its driver and 22.03 for CUDA; a pool in between is out of memory."""
+    d = asked(kv_cache_memory_bytes=GIB, enforce_eager=True)
+    rank = budget(d).smallest
+    size = GIB + rank.room_bytes[1]
+    assert budget(d.replaced(kv_cache_memory_bytes=size)).verdict == "tight"
+    assert budget(d.replaced(kv_cache_memory_bytes=size + 1)).verdict == "does_not_fit"
 
 
 def test_fewer_blocks_are_proposed_and_fit() -> None:

@@ -104,20 +104,20 @@ class Rank(NamedTuple):
     @property
     def free_at_start(self) -> tuple[int, int]:
         """What the engine finds free when it starts, with the CUDA context at its high end and at its low end."""
-        total = self.deployment.card.engine_total_bytes or self.deployment.card.memory_bytes
+        total = self.deployment.card.visible_bytes
         return total - self.fixed.context.high, total - self.fixed.context.low
 
     @property
     def room_bytes(self) -> tuple[int, int]:
-        """What is left of the card beside a pool of a given size, with the rest at its high end and at its low end.
+        """What stays free beside a pool of a given size, with the rest at its high end and at its low end.
 
         The engine takes such a pool at its word (v1/worker/gpu_worker.py, determine_available_memory, 0.32) and runs
         out of memory where the rest has no place.
         """
         fixed = self.fixed
-        rest = (fixed.weights, fixed.activations, fixed.cuda_graphs, fixed.non_torch, fixed.context)
-        left = self.deployment.card.memory_bytes - self.pool_bytes
-        return left - sum(part.high for part in rest), left - sum(part.low for part in rest)
+        rest = (fixed.weights, fixed.activations, fixed.cuda_graphs, fixed.non_torch)
+        low, high = (free - self.pool_bytes for free in self.free_at_start)
+        return low - sum(part.high for part in rest), high - sum(part.low for part in rest)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -327,7 +327,8 @@ def _fitted(d: Deployment) -> Budget:
         return whole
     low, best, high = (_longest(whole, end) for end in range(3))
     b = whole if best == 0 else _budget(d, vllm.settings(d, fitted=best))
-    verdict = _worst(FITS if low else TIGHT if high else DOES_NOT_FIT, _start_verdict(b.ranks))
+    verdict = FITS if low else TIGHT if high else DOES_NOT_FIT
+    verdict = _worst(verdict, _start_verdict(b.ranks), _room_verdict(b.ranks))
     return replace(b, verdict=verdict, fitted_lengths=(low, best, high))
 
 
@@ -344,7 +345,8 @@ def _budget(d: Deployment, s: Settings) -> Budget:
     plan = vllm.cache_plan(d.model, s.cache)
     needs = cache.needed_bytes_by_rank(plan)
     ranks = tuple(_rank(d, s, plan, number, stage, needs[number]) for number, stage in enumerate(_stages(d)))
-    verdict = _worst(_cache_verdict(plan, ranks, d.num_gpu_blocks_override), _start_verdict(ranks))
+    cached = _cache_verdict(plan, ranks, d.num_gpu_blocks_override)
+    verdict = _worst(cached, _start_verdict(ranks), _room_verdict(ranks))
     return Budget(deployment=d, settings=s, plan=plan, verdict=verdict, ranks=ranks)
 
 
@@ -412,15 +414,19 @@ def _start_verdict(ranks: tuple[Rank, ...]) -> str:
     return FITS if asked <= low else TIGHT if asked <= high else DOES_NOT_FIT
 
 
+def _room_verdict(ranks: tuple[Rank, ...]) -> str:
+    """Return whether a pool of a given size has its place beside the rest; without one it takes what is left."""
+    if ranks[0].given_pool is None:
+        return FITS
+    low, high = (min(room) for room in zip(*(rank.room_bytes for rank in ranks), strict=True))
+    return FITS if low >= 0 else TIGHT if high >= 0 else DOES_NOT_FIT
+
+
 def _cache_verdict(plan: CachePlan, ranks: tuple[Rank, ...], override: int | None) -> str:
     """Only the high end of every estimate makes it fit; between the bounds it is tight."""
-    given = ranks[0].given_pool is not None
     for verdict, end in ((FITS, 0), (TIGHT, 1)):
         available = [rank.available_high_bytes if end else rank.available_low_bytes for rank in ranks]
-        spare = _spare(plan, ranks, available, override)
-        if given:
-            spare = min(spare, *(rank.room_bytes[end] for rank in ranks))
-        if spare >= 0:
+        if _spare(plan, ranks, available, override) >= 0:
             return verdict
     return DOES_NOT_FIT
 
@@ -453,16 +459,16 @@ def _reason(b: Budget) -> str:
             f"{flag('gpu_memory_utilization')} {b.settings.gpu_memory_utilization:g} asks for "
             f"{gib(rank.budget_bytes)} GiB, and beside the CUDA context {low}–{high} are free when vLLM starts"
         )
+    if rank.given_pool and b.verdict != FITS and _room_verdict(b.ranks) == b.verdict:
+        (pool, name), total = rank.given_pool, b.deployment.card.visible_bytes
+        least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
+        return f"{name} takes {gib(pool)} GiB, the rest needs {least}–{most}, and vLLM sees {gib(total)}"
     if b.fitted_lengths and b.fitted_lengths[1]:
         low, best, high = (f"{length:,}" for length in b.fitted_lengths)
         return f"the engine will take max_model_len {best} ({low}–{high}), the longest request that fits"
     need = f"one request of {b.settings.max_model_len:,} tokens needs {gib(needed)} GiB of KV cache"
     if rank.given_pool:
         pool, name = rank.given_pool
-        if needed <= pool and min(rank.room_bytes) < 0:
-            total = b.deployment.card.memory_bytes
-            least, most = (gib(total - pool - room) for room in reversed(rank.room_bytes))
-            return f"{name} takes {gib(pool)} GiB, the rest needs {least}–{most}, and the GPU has {gib(total)}"
         return f"{need}; {name} gives {gib(pool)} GiB"
     have = f"{gib(max(0, rank.available_bytes))} GiB is left"
     bounds = f"{gib(max(0, rank.available_low_bytes))}–{gib(max(0, rank.available_high_bytes))}"

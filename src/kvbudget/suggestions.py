@@ -129,10 +129,10 @@ def smallest_changes(d: Deployment, b: Budget) -> tuple[Change, ...]:
 
 def _utilization(d: Deployment, b: Budget) -> Iterator[Step]:
     """A larger fraction as long as the CUDA context surely has its place outside, a smaller one where it has not."""
-    if d.kv_cache_memory_bytes or d.num_gpu_blocks_override or d.card.unified:
-        return
-    outside = b.smallest.lines[-1].high_bytes
     too_much = b.smallest.budget_bytes > b.smallest.free_at_start[0]
+    if not too_much and (b.smallest.given_pool or d.card.unified):
+        return
+    outside = b.smallest.fixed.context.high
     for step in reversed(UTILIZATIONS) if too_much else UTILIZATIONS:
         left = int(d.card.memory_bytes * (1 - step))
         if (step < b.settings.gpu_memory_utilization) == too_much and left >= outside:
@@ -142,19 +142,16 @@ def _utilization(d: Deployment, b: Budget) -> Iterator[Step]:
 def _other_pool(d: Deployment, b: Budget) -> Iterator[Step]:
     """A pool that holds a request and surely has its place beside the rest, where its size was given."""
     pool, room, block = b.smallest.pool_bytes, b.smallest.room_bytes[0], b.smallest.bytes_per_block
-    if b.smallest.given_pool is None:
-        return
     least = b.kv.needed_for_one_request_bytes + block  # one block is kept back
-    size = least if pool < least else (pool + room) // MIB * MIB
-    if pool >= least and room >= 0:
+    grows = pool < least
+    if b.smallest.given_pool is None or least > pool + room or (room >= 0 and not grows):
         return
-    if d.num_gpu_blocks_override is not None:
-        fields = {"num_gpu_blocks_override": -(-size // block) if pool < least else size // block}
-    else:
-        fields = {"kv_cache_memory_bytes": -(-size // MIB) * MIB}
-    change = f"{gib(abs(pool - size))} GiB of {'KV cache' if size < pool else 'what is free'}"
-    if least <= size <= pool + room:
-        yield _step(fields, change)
+    by_blocks = d.num_gpu_blocks_override is not None
+    name, unit, step = ("num_gpu_blocks_override", block, 1) if by_blocks else ("kv_cache_memory_bytes", MIB, MIB)
+    units = -(-least // unit) if grows else (pool + room) // unit
+    yield _step(
+        {name: units * step}, f"{gib(abs(pool - units * unit))} GiB of {'what is free' if grows else 'KV cache'}"
+    )
 
 
 def _fewer_seqs(d: Deployment, b: Budget) -> Iterator[Step]:  # noqa: ARG001 - all ways are called alike

@@ -223,39 +223,37 @@ def check_layout(d: Deployment) -> None:
 
 @lru_cache(maxsize=1024)
 def _check_layout(model: Model, tp: int, stages: int, expert_parallel: bool) -> None:
-    heads = model.num_attention_heads
-    if heads and heads % tp:
-        legal = ", ".join(str(i) for i in divisors(heads) if _uneven(model, i, expert_parallel) is None)
-        raise InputError(
-            f"--tensor-parallel-size {tp}: {heads} attention heads cannot be split by {tp}; valid here: {legal}. "
-            f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
-        )
-    stage_bounds(len(model.layers), stages)
     uneven = _uneven(model, tp, expert_parallel) if tp > 1 else None
     if uneven is not None:
         name, size, unit = uneven
-        valid = [i for i in divisors(heads or size) if _uneven(model, i, expert_parallel) is None]
+        sizes = divisors(model.num_attention_heads or size)
+        valid = ", ".join(str(i) for i in sizes if _uneven(model, i, expert_parallel) is None)
         blocks = f" in whole blocks of {unit}" if unit > 1 else ""
         raise InputError(
-            f"--tensor-parallel-size {tp}: {name} of {size:,} cannot be split by {tp}{blocks}; valid here: "
-            f"{', '.join(map(str, valid))}."
+            f"--tensor-parallel-size {tp}: {size:,} {name} cannot be split by {tp}{blocks}; valid here: {valid}. "
+            f"With {tp} GPUs --pipeline-parallel-size {tp} splits the layers instead."
         )
+    stage_bounds(len(model.layers), stages)
 
 
 @lru_cache(maxsize=1024)
 def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int] | None:
     """Return (name, size, unit) of the first dimension that does not divide into whole units for `tp` ranks.
 
+    Heads come first (config/model.py, verify_with_parallel_config).
+
     Units are the blocks of FP8 in squares (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape), else
     single features (distributed/utils.py, divide); the vocabulary counts with its padding. KV heads are divided or
     multiplied, experts are whole in expert parallelism (the shared ones where replicas meet), towers are loaded whole
     where they do not divide.
     """
+    if model.num_attention_heads % tp:
+        return "attention heads", model.num_attention_heads, 1
     for layer in _distinct(model):
         for cache in layer.caches:
             kv_heads = cache.num_key_value_heads if isinstance(cache, Attention) else 0
             if kv_heads and max(kv_heads, tp) % min(kv_heads, tp):
-                return "the number of KV heads", kv_heads, 1
+                return "KV heads", kv_heads, 1
         for weight in layer.weights:
             whole_experts = weight.group is not Group.MLP and expert_parallel
             if weight.group not in _BY_WIDTH or not weight.linear or whole_experts:
@@ -264,11 +262,11 @@ def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int
             size = weight.in_features if into else weight.out_features
             unit = _block(model, f"{model.prefix}.0.{weight.name}", weight, into=into)
             if weight.split in (Split.COLUMN, Split.ROW, Split.EXPERT) and size % (tp * unit):
-                return f"{weight.name}, a width", size, unit
+                return f"features of {weight.name}", size, unit
     for weight in model.outside:
         padded = padded_vocab(weight.out_features, 1)
         if weight.split is Split.VOCAB and padded % tp:
-            return "the vocabulary, padded,", padded, 1
+            return "rows of the padded vocabulary", padded, 1
     return None
 
 
@@ -291,7 +289,7 @@ def check_card(model: Model, card: Gpu, dtype: str) -> None:
         InputError: The card is too old, or the model type cannot be served in the type.
         CannotTell: The card has an engine, a plugin or a backend of its own, whose rules are not known.
     """
-    if card.maker in ("Apple", "Google", "AWS") or card.name.startswith("Gaudi"):
+    if card.maker in facts.PLUGIN_MAKERS:
         raise CannotTell(
             f"{card.name} is not served by vLLM itself but by a plugin, whose rules this version of kvbudget does not "
             "know; choose a card of NVIDIA or AMD (kvbudget gpus).",
@@ -333,7 +331,7 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             f"vLLM {d.engine_version} has no quantization method {method}, so it refuses this checkpoint unless a "
             "plugin adds it; the figures hold if it were loaded."
         )
-    if d.card.maker in ("AMD", "Intel"):
+    if d.card.maker in facts.UNMEASURED_MAKERS:
         yield (
             f"{d.card.name}: the rules are those of vLLM on NVIDIA's cards; on {d.card.maker}'s the parts marked "
             "estimated were never measured, and backends may choose other block sizes."
@@ -365,9 +363,7 @@ def check_quantization(d: Deployment) -> None:
         )
     if d.model.quantization is not None:
         method = d.model.quantization.method
-        if name != method and facts.QUANTIZATION_FAMILIES.get(name, name) != facts.QUANTIZATION_FAMILIES.get(
-            method, method
-        ):
+        if not facts.same_method(name, method):
             raise InputError(
                 f"--quantization {name}, but the checkpoint's quantization is {method}, so vLLM would stop; leave the "
                 "flag out."
@@ -528,7 +524,7 @@ def cache_plan(model: Model, cache: CacheSettings) -> CachePlan:
 
 def requested_bytes(card: Gpu, s: Settings) -> int:
     """Return the budget: the fraction of the total that the driver gives to an engine (v1/worker/utils.py)."""
-    share = (card.engine_total_bytes or card.memory_bytes) * s.gpu_memory_utilization
+    share = card.visible_bytes * s.gpu_memory_utilization
     return ceil(share) if s.rules.budget_ceil else int(share)
 
 

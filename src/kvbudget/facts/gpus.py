@@ -63,8 +63,13 @@ class Gpu(NamedTuple):
     read_on: str
 
     @property
+    def visible_bytes(self) -> int:
+        """The total that an engine sees: its own figure where that is known, otherwise the driver's."""
+        return self.engine_total_bytes or self.memory_bytes
+
+    @property
     def maker(self) -> str:
-        """Who makes it: "NVIDIA", "AMD", "Apple", "Intel", "Google", "AWS", or "" for a card given by its size."""
+        """Who makes it: "NVIDIA", a maker of `_OTHER_MAKERS`, or "" for a card given by its size."""
         if self.compute_capability is not None:
             return "NVIDIA"
         return next((maker for maker, names in _OTHER_MAKERS if self.name.startswith(names)), "")
@@ -72,7 +77,8 @@ class Gpu(NamedTuple):
 
 _OTHER_MAKERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("AMD", ("MI1", "MI2", "MI3", "RX-")),
-    ("Intel", ("Gaudi", "Max-", "Arc-")),
+    ("Habana", ("Gaudi",)),
+    ("Intel", ("Max-", "Arc-")),
     ("Google", ("TPU",)),
     ("AWS", ("Inferentia", "Trainium")),
     ("Apple", ("M1-", "M2-", "M3-", "M4-", "M5-")),

@@ -228,10 +228,14 @@ QUANTIZATION_FAMILIES: Mapping[str, str] = MappingProxyType(
 """Names that stand for one another: a config's method is overridden by a kernel's own name (config/model.py,
 _verify_quantization, 0.32). All others must be the config's own."""
 
-METHODS_GONE: Mapping[str, Version] = MappingProxyType(
-    {"bitsandbytes": (0, 32, 0), "gguf": (0, 32, 0), "mlx": OLDEST, "ptpc_fp8": (0, 32, 0)}
-)
-"""Method -> the first version that was read without it (model_executor/layers/quantization/__init__.py)."""
+
+def same_method(one: str, other: str) -> bool:
+    """Whether two names of quantization methods stand for the same checkpoints."""
+    return QUANTIZATION_FAMILIES.get(one, one) == QUANTIZATION_FAMILIES.get(other, other)
+
+
+METHODS_GONE: Mapping[str, Version] = MappingProxyType({"bitsandbytes": (0, 32, 0), "mlx": OLDEST})
+"""Method of checkpoints -> the first version that was read without it (model_executor/layers/quantization/__init__.py)."""
 
 _MIB = 1 << 20
 
@@ -419,6 +423,12 @@ WITHOUT_ROPE = frozenset(
 )
 """Model types whose attention knows positions otherwise or not at all, so that no RoPE table is kept
 (model_executor/models/, read beside the oracle's buffers)."""
+
+PLUGIN_MAKERS = frozenset({"Apple", "AWS", "Google", "Habana"})
+"""Makers whose cards vLLM serves by a plugin or a fork with rules of its own (platforms/__init__.py, 0.32)."""
+
+UNMEASURED_MAKERS = frozenset({"AMD", "Intel"})
+"""Makers whose cards have a backend in vLLM itself, of which no start was at hand."""
 
 NO_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 """Model types that are refused in float16 because they overflow (config/model.py, _check_valid_dtype, 0.32)."""
