@@ -6,14 +6,16 @@ import os
 import struct
 import time
 import tracemalloc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvbudget.errors import CannotTell, InputError
+from header_files import NAME, Memory, outcome, refusal
+from kvbudget.errors import CannotTell
 from kvbudget.facts.formats import GGML_TYPE_IDS, GGML_TYPES
 from kvbudget.headers.gguf import (
     CHUNK_BYTES,
@@ -33,13 +35,12 @@ from kvbudget.headers.source import LocalFile
 from kvbudget.headers.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kvbudget.headers.gguf import Value
 
-NAME = "model.gguf"
-LONGEST_MESSAGE = 400
+answer = partial(outcome, read_gguf)
 
 unhurried = settings(deadline=None)  # a loaded machine is no failure
 thorough = settings(deadline=None, max_examples=400)
@@ -149,54 +150,11 @@ def written(
 # -- sources
 
 
-@dataclass(slots=True)
-class Memory:
-    """A source in memory that notes what was asked of it."""
-
-    content: bytes
-    name: str = NAME
-    known_size: int | None = -1
-    asked: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int | None:
-        return len(self.content) if self.known_size == -1 else self.known_size
-
-    def read(self, offset: int, length: int) -> bytes:
-        self.asked.append((offset, length))
-        return self.content[offset : offset + length]
-
-
 class Endless(Memory):
     """A source of nothing but zeros behind its content."""
 
     def read(self, offset: int, length: int) -> bytes:
         return Memory.read(self, offset, length).ljust(length, b"\0")
-
-
-def refusal(call: Callable[[], object], name: str = NAME, kind: type[Exception] = InputError) -> str:
-    """Return the message of the error a call ends in, which is one printable sentence that begins with the file."""
-    with pytest.raises(kind) as caught:
-        call()
-    message = str(caught.value)
-    assert message.startswith(f"{name}: ")
-    assert message.endswith(".")
-    assert message.isprintable()
-    assert len(message) <= LONGEST_MESSAGE
-    return message
-
-
-def answer(source: Memory) -> str | None:
-    """Return the message if the source is refused, None if it is read; anything else fails the test."""
-    try:
-        read_gguf(source)
-    except (InputError, CannotTell) as error:
-        message = str(error)
-    else:
-        return None
-    assert message.isprintable()
-    assert len(message) <= LONGEST_MESSAGE
-    return message
 
 
 # -- what is written is read

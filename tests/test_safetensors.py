@@ -7,7 +7,7 @@ import json
 import os
 import time
 import tracemalloc
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvbudget.errors import AccessError, CannotTell, InputError
+from header_files import NAME, Memory, outcome, refusal
+from kvbudget.errors import AccessError, InputError
 from kvbudget.headers.safetensors import (
     DTYPE_BITS,
     MAX_HEADER_BYTES,
@@ -30,32 +31,13 @@ from kvbudget.headers.source import LocalFile
 from kvbudget.headers.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
-NAME = "model.safetensors"
-LONGEST_MESSAGE = 400
+answer = partial(outcome, read_safetensors)
 
 unhurried = settings(deadline=None)  # a loaded machine is no failure
 thorough = settings(deadline=None, max_examples=400)
-
-
-@dataclass(slots=True)
-class Memory:
-    """A source in memory that notes what was asked of it."""
-
-    content: bytes
-    name: str = NAME
-    known_size: int | None = -1
-    asked: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int | None:
-        return len(self.content) if self.known_size == -1 else self.known_size
-
-    def read(self, offset: int, length: int) -> bytes:
-        self.asked.append((offset, length))
-        return self.content[offset : offset + length]
 
 
 def tensor(name: str, dtype: str = "BF16", shape: Sequence[int] = (4, 8)) -> Tensor:
@@ -91,31 +73,6 @@ def entry(**changes: object) -> str:
     """Return a header with one tensor of eight bytes, some of its fields changed; None leaves a field out."""
     fields = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}
     return json.dumps({"w": {key: value for key, value in fields.items() if value is not None}})
-
-
-def refusal(call: Callable[[], object], name: str = NAME, kind: type[Exception] = InputError) -> str:
-    """Return the message of the error a call ends in, which is one printable sentence that begins with the file."""
-    with pytest.raises(kind) as caught:
-        call()
-    message = str(caught.value)
-    assert message.startswith(f"{name}: ")
-    assert message.endswith(".")
-    assert message.isprintable()
-    assert len(message) <= LONGEST_MESSAGE
-    return message
-
-
-def answer(source: Memory) -> str | None:
-    """Return the message if the source is refused, None if it is read; anything else fails the test."""
-    try:
-        read_safetensors(source)
-    except (InputError, CannotTell) as error:
-        message = str(error)
-    else:
-        return None
-    assert message.isprintable()
-    assert len(message) <= LONGEST_MESSAGE
-    return message
 
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=40).filter(

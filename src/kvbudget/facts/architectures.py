@@ -954,6 +954,10 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
 """Model type -> traits. `model_type` is the key of Hugging Face configs; nested text configs have their own."""
 
 
+STATED_LENGTH = frozenset({"gemma3", "gemma3_text", "gemma3n", "gemma3n_text"})
+"""Model types whose `max_position_embeddings` is the scaled length, whatever their rope settings say (vllm/config/model.py,
+_get_and_verify_max_len, 0.32)."""
+
 SAME_AS: Mapping[str, str] = MappingProxyType(
     {
         "step3p7_text": "step3p5",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.facts.architectures import ARCHITECTURE_TYPES, SAME_AS, TEXT_TYPES, TRAITS, Traits
+from kvbudget.facts.architectures import ARCHITECTURE_TYPES, SAME_AS, STATED_LENGTH, TEXT_TYPES, TRAITS, Traits
 from kvbudget.facts.class_defaults import CLASS_DEFAULTS
 from kvbudget.model.attention import ATTENTION_KEYS
 from kvbudget.model.config import MAX_DIM, Config
@@ -270,7 +270,7 @@ def longest_context(c: Config) -> int | None:
         return c.integer("model_max_length", minimum=1, maximum=1 << 62)
     written = [c.integer(key, minimum=1) for key in POSITION_KEYS if c.has(key)]
     length = min((each for each in written if each), default=None) or c.integer(POSITION_KEYS[0], minimum=1)
-    if length is None or (c.text("model_type") or "").startswith("gemma3"):
+    if length is None or c.text("model_type") in STATED_LENGTH:
         return length
     factors = [factor for kind, factor in rope_types(c).items() if kind not in UNSCALED_ROPE]
     return int(length * factors[-1]) if factors else length
