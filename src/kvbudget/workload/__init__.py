@@ -1,0 +1,1 @@
+"""What arrives at an engine: requests, traces of real ones and generators of likely ones."""
