@@ -23,12 +23,13 @@ from kvbudget.parallel import stage_bounds
 from kvbudget.units import gib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvbudget.deployment import Deployment
     from kvbudget.engines.vllm import Fixed, Settings
     from kvbudget.engines.vllm_cache import CachePlan
     from kvbudget.model import Model
+    from kvbudget.model.shapes import Group
 
 SCHEMA = 1
 
@@ -495,6 +496,8 @@ def _warnings(b: Budget) -> Iterator[str]:
         yield note
     yield from vllm.cautions(d, s.version)
     yield from b.plan.notes
+    if d.model.stored is not None:
+        yield from d.model.stored.notes
     yield from d.uncounted
     tp, heads = d.tensor_parallel_size, most_kv_heads(d.model)
     if 0 < heads < tp:
@@ -589,9 +592,15 @@ def model_dict(model: Model) -> dict[str, Any]:
         "parameters": model.parameters,
         "active_parameters": model.active_parameters,
         "mtp_parameters": model.mtp_parameters,
-        "parameters_by_group": {group.value: count for group, count in model.parameters_by_group().items()},
+        "parameters_by_group": _by_name(model.parameters_by_group()),
+        "stored_bytes": model.stored.nbytes if model.stored else None,
+        "stored_bytes_by_group": _by_name(model.stored.bytes_by_group) if model.stored else None,
         "layers": layer_kinds(model),
     }
+
+
+def _by_name(amounts: Mapping[Group, int]) -> dict[str, int]:
+    return {group.value: amount for group, amount in amounts.items()}
 
 
 def layer_kinds(model: Model) -> list[dict[str, Any]]:

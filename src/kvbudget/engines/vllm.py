@@ -398,19 +398,12 @@ def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple
         part = parts.get(id(weight))
         if part is None:
             part = parts[id(weight)] = share.of(weight)
-        held = _held(model, path, weight, part, size)
+        held = model.held_bytes(path, weight, size, shard=part)
         if weight.group is Group.EXPERTS:
             experts += held
         else:
             others += held
     return experts, others
-
-
-def _held(model: Model, path: str, weight: Weight, part: Weight, size: int) -> int:
-    """Return the bytes of a rank's part of a weight."""
-    if model.quantization is not None:
-        return model.quantization.weight_bytes(path, weight, size, shard=part)
-    return part.values * (dtype_bytes(part.dtype) if part.dtype else size)
 
 
 def _placed(model: Model, stage: tuple[int, int] | None) -> Iterator[tuple[str, Weight]]:
@@ -510,7 +503,8 @@ def _loaded(model: Model, version: Version, dtype: str, share: vllm_overhead.Sha
     beside = vllm_overhead.beside_weights(model, version, share, dtype_bytes(dtype))
     padding = vllm_overhead.padding(model, share, experts)
     spread = 0 if model.quantization is None or tp == 1 else size // 100
-    source = "shapes from the config" + (f", {model.quantization.describes}" if model.quantization else f", {dtype}")
+    known = "shapes from the config" if model.stored is None else model.stored.read
+    source = f"{known}, {model.quantization.describes if model.quantization else dtype}"
     low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
     loaded = Estimate(low - spread, best, high + spread, source)
     return loaded, loaded.low == loaded.high

@@ -9,7 +9,6 @@ from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA
 from kvbudget.engines import vllm
 from kvbudget.facts.formats import dtype_bytes
-from kvbudget.model.schemes import weight_bytes
 from kvbudget.model.shapes import Group
 from kvbudget.parallel import rank_weight
 
@@ -147,7 +146,7 @@ def _weight_rows(
     weights: Iterable[tuple[str, Weight]], d: Deployment, dtype: str, unloaded: Collection[int] = ()
 ) -> tuple[WeightRow, ...]:
     """Return the rows of some weights; `unloaded` holds the identities of those that the engine leaves out."""
-    own, recipe = dtype_bytes(dtype), d.model.quantization
+    own, model = dtype_bytes(dtype), d.model
     totals: dict[tuple[Group, str, bool], list[int]] = {}
     for path, weight in weights:
         part = rank_weight(
@@ -156,14 +155,12 @@ def _weight_rows(
             expert_parallel=d.enable_expert_parallel,
             expert_ranks=d.tensor_parallel_size * d.data_parallel_size,
         )
-        scheme = recipe.scheme_for(path, weight) if recipe else None
         left_out = id(weight) in unloaded
-        plain = f"{weight.dtype or dtype}{', buffers' if weight.buffer else ''}"
-        name = NOT_LOADED if left_out else scheme.name if scheme else plain
-        total = totals.setdefault((weight.group, name, scheme is not None), [0, 0, 0])
+        name, quantized = (NOT_LOADED, False) if left_out else _format(model, path, weight, dtype)
+        total = totals.setdefault((weight.group, name, quantized), [0, 0, 0])
         total[0] += weight.parameters
         for i, stored in ((1, part), (2, weight)):
-            total[i] += 0 if left_out else weight_bytes(stored, own, scheme)
+            total[i] += 0 if left_out else model.held_bytes(path, weight, own, shard=stored)
     order = list(Group)
     return tuple(
         WeightRow(group=group, format=name, quantized=quantized, parameters=parameters, bytes=size, whole_bytes=whole)
@@ -171,6 +168,17 @@ def _weight_rows(
             totals.items(), key=lambda item: (order.index(item[0][0]), -item[1][1])
         )
     )
+
+
+def _format(model: Model, path: str, weight: Weight, dtype: str) -> tuple[str, bool]:
+    """Return (how a weight is stored, in words; whether that is another type than the model's own)."""
+    scheme = model.scheme_for(path, weight)
+    if scheme is not None:
+        return scheme.name, True
+    held = model.stored.modules.get(path) if model.stored is not None else None
+    if held is not None and not held.plain:
+        return f"{held.dtype} as stored", True
+    return f"{weight.dtype or dtype}{', buffers' if weight.buffer else ''}", False
 
 
 def _weight_notes(model: Model, dtype: str, rows: tuple[WeightRow, ...]) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvbudget.model.schemes import Scheme, weight_bytes
 from kvbudget.model.shapes import Group, Layer, Tower, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kvbudget.model.quantization import Recipe
+    from kvbudget.model.stored import Stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,6 +33,7 @@ class Model:
         default_model_len: The length an engine serves when nobody says, if that is shorter (LongRoPE).
         dtype: The data type that the config names, or None.
         quantization: How the checkpoint is quantized, or None.
+        stored: What the headers of the checkpoint's files say, or None where none was read.
         assumptions: (key, value) of every class default that stood in for a missing key.
     """
 
@@ -53,6 +56,7 @@ class Model:
     num_experts_per_tok: int = 0
     dtype: str | None = None
     quantization: Recipe | None = None
+    stored: Stored | None = None
     assumptions: tuple[tuple[str, Any], ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -124,6 +128,32 @@ class Model:
         for tower in self.towers:
             for weight in tower.weights:
                 yield None, f"{tower.name}.{weight.name}", weight
+
+    def scheme_for(self, path: str, weight: Weight) -> Scheme | None:
+        """Return how a weight is stored by the config, None if as it is; headers that show it unpacked win."""
+        held = self.stored.modules.get(path) if self.stored is not None else None
+        if self.quantization is None or (held is not None and held.plain):
+            return None
+        return self.quantization.scheme_for(path, weight)
+
+    def held_bytes(self, path: str, weight: Weight, own_bytes: int, *, shard: Weight | None = None) -> int:
+        """Return the bytes that an engine holds of a weight: scales, zero points, bias and all.
+
+        What the checkpoint stores unpacked takes the engine's own type; what it packs takes what its headers say, or
+        where none was read what the config's recipe makes of the shape.
+
+        Args:
+            path: The module's full path (`weights`).
+            weight: The whole weight.
+            own_bytes: Bytes of the type that the engine serves in.
+            shard: What one rank holds of it; its bytes are a share of the stored ones where headers and recipe differ.
+        """
+        scheme = self.scheme_for(path, weight)
+        part = weight if shard is None else shard
+        held = self.stored.modules.get(path) if self.stored is not None else None
+        if held is None or held.plain or held.share(weight.values) == weight_bytes(weight, own_bytes, scheme):
+            return weight_bytes(part, own_bytes, scheme)
+        return held.share(part.values)
 
     @property
     def parameters(self) -> int:
