@@ -13,9 +13,11 @@ What finds none is counted in the part that its name speaks of, and said in a no
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvbudget.checkpoint import SAFETENSORS
 from kvbudget.facts import tensor_names as names
 from kvbudget.headers.source import shown
 from kvbudget.model.module_names import ALIASES, TOWER_WORDS, unwrapped
@@ -25,13 +27,15 @@ from kvbudget.model.stored import Held, Stored
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
+    from kvbudget.checkpoint import Checkpoint
     from kvbudget.headers.tensors import Tensor
     from kvbudget.model import Model, Weight
 
-_NUMBER = re.compile(r"(?<![^.])(\d+)(?![^.])")
+_NUMBER = re.compile(r"(?<![^.])([0-9]+)(?![^.])")
 """A part of a path that is a number."""
 
-_HASH = re.compile("#")
+MARK = "\0"
+"""Stands for a number in a name that is taken apart; no tensor's name has it, because it cannot be printed."""
 
 LONGEST_RUN = 4
 """Weights that one tensor may join: q, k, v and a gate."""
@@ -89,8 +93,8 @@ class _Form(NamedTuple):
         module, kept = self.module, iter(numbers)
         if self.in_layer:
             module = module._replace(layer=int(next(kept)[:9]))
-        if "#" in module.name:
-            module = module._replace(name=_HASH.sub(lambda _: next(kept), module.name))
+        if MARK in module.name:
+            module = module._replace(name=_filled(module.name, kept))
         return module
 
 
@@ -140,13 +144,18 @@ class _Match(NamedTuple):
 def read_name(name: str) -> tuple[Module, str]:
     """Return (the module that a tensor's name speaks of, the name of its parameter)."""
     pieces = _NUMBER.split(name)
-    form, numbers = _form("#".join(pieces[::2])), pieces[1::2]
+    form, numbers = _form(MARK.join(pieces[::2])), pieces[1::2]
     return form.module_at(tuple(numbers[i] for i in form.counted)), form.parameter
+
+
+def _filled(name: str, numbers: Iterator[str]) -> str:
+    first, *others = name.split(MARK)
+    return first + "".join(f"{next(numbers)}{other}" for other in others)
 
 
 @lru_cache(maxsize=4096)
 def _form(template: str) -> _Form:
-    """Take a name apart whose numbers are ``#``."""
+    """Take a name apart whose numbers are `MARK`."""
     parts = template.split(".")
     parameter: list[str] = []
     while len(parts) > 1 and (parts[-1] in names.PARAMETERS or parts[-1] in names.KV_SCALES):
@@ -155,9 +164,9 @@ def _form(template: str) -> _Form:
     if "experts" in parts and last.endswith(names.EXPERT_SUFFIXES):
         stem, _, suffix = last.rpartition("_")
         parts[-1], parameter = stem, [suffix]
-    at = next((i for i in range(1, len(parts)) if parts[i] == "#" and parts[i - 1] in names.LAYER_WORDS), None)
+    at = next((i for i in range(1, len(parts)) if parts[i] == MARK and parts[i - 1] in names.LAYER_WORDS), None)
     head, tail = ([], parts) if at is None else (parts[: at - 1], parts[at + 1 :])
-    before = sum(part == "#" for part in head)
+    before = sum(part == MARK for part in head)
     words = ".".join(head or tail)
     inside, kept = _inside(unwrapped(".".join(tail)) if at is None else tail, before + (at is not None))
     module = Module(
@@ -180,14 +189,29 @@ def _inside(parts: list[str], numbers: int) -> tuple[str, tuple[int, ...]]:
     found: list[str] = []
     kept: list[int] = []
     for part in parts:
-        if part == "#":
+        if part == MARK:
             if not found or found[-1] != "experts":
-                found.append("#")
+                found.append(MARK)
                 kept.append(numbers)
             numbers += 1
         elif part != "*":
             found.append(ALIASES.get(part, part))
     return ".".join(found), tuple(kept)
+
+
+def with_headers(model: Model, checkpoint: Checkpoint) -> Model:
+    """Return `model` with what its checkpoint stores; the same where no header was read.
+
+    A config that names no type is served in the widest one that is stored, as vLLM does
+    (transformers_utils/model_arch_config_convertor.py get_torch_dtype, 0.32).
+    """
+    if checkpoint.tensors is None:
+        return model
+    dtype = model.dtype
+    if dtype is None and checkpoint.format == SAFETENSORS:
+        stored = {tensor.dtype for tensor in checkpoint.tensors}
+        dtype = next((ours for theirs, ours in names.SERVED_IN.items() if theirs in stored), None)
+    return replace(model, dtype=dtype, stored=place_tensors(model, checkpoint.tensors, read=checkpoint.read))
 
 
 def place_tensors(model: Model, tensors: Iterable[Tensor], *, read: str) -> Stored:
@@ -228,7 +252,7 @@ def _modules(tensors: Iterable[Tensor], known: Container[str]) -> tuple[dict[Mod
     contents: dict[tuple[str, tuple[str, ...]], _Content] = {}
     for tensor in tensors:
         pieces = _NUMBER.split(tensor.name)
-        template, numbers = "#".join(pieces[::2]), pieces[1::2]
+        template, numbers = MARK.join(pieces[::2]), pieces[1::2]
         form = _form(template)
         key = template, tuple([numbers[i] for i in form.counted])
         content = contents.get(key)
@@ -251,8 +275,11 @@ def _modules(tensors: Iterable[Tensor], known: Container[str]) -> tuple[dict[Mod
 
 def _known(module: Module, parameter: str, known: Container[str]) -> Module:
     """Return the module that the model knows: with the parameter's name, or as a list of equal ones."""
-    if parameter and f"{module.name}.{parameter}" in known:
-        return module._replace(name=f"{module.name}.{parameter}")
+    name = module.name
+    for part in parameter.split("."):
+        name = f"{name}.{part}"
+        if name in known:
+            return module._replace(name=name)
     if module.name in known:
         return module
     stem, _, last = module.name.rpartition(".")
@@ -277,7 +304,7 @@ class _Placing:
 
     def __init__(self, model: Model, prefix: str) -> None:
         self.model, self.prefix = model, prefix
-        self.encoders = {".".join(unwrapped(tower.name)) for tower in model.towers if tower.group not in TOWER_WORDS}
+        self.towers = {".".join(unwrapped(tower.name)): tower.group for tower in model.towers}
         self.groups: dict[Group, int] = {}
         self.held: dict[str, Held] = {}
         self.unknown: list[_Content] = []
@@ -287,23 +314,25 @@ class _Placing:
 
     def apart(self, module: Module, content: _Content) -> bool:
         """Count what is no part of the decoder, and return whether it was that."""
-        model = self.model
-        outside = module.layer is None
-        if module.tower is not None:
-            if not any(tower.group is module.tower for tower in model.towers):
+        tower = module.tower or self._encoder(module)
+        inside = module.layer is None or module.prefix == self.prefix
+        if tower is not None:
+            if tower not in self.towers.values():
                 self.unknown.append(content)
-            self._add(module.tower, content.nbytes)
-        elif module.mtp or (module.prefix == self.prefix and (module.layer or 0) >= len(model.layers)):
+            self._add(tower if tower in TOWER_WORDS else _spoken(content.first), content.nbytes)
+        elif module.mtp or (inside and (module.layer or 0) >= len(self.model.layers)):
             self._add(Group.MTP, content.nbytes)
-        elif not outside and module.prefix != self.prefix:
-            if module.prefix.split(".")[0] not in self.encoders:
-                self.unknown.append(content)
-            self._add(_spoken(content.first), content.nbytes)
-        elif outside and module.name.split(".")[0] in self.encoders:
+        elif not inside:
+            self.unknown.append(content)
             self._add(_spoken(content.first), content.nbytes)
         else:
             return False
         return True
+
+    def _encoder(self, module: Module) -> Group | None:
+        """Return the group of the tower whose path a module's begins with."""
+        path = f"{module.prefix or module.name}."
+        return next((group for name, group in self.towers.items() if path.startswith(f"{name}.")), None)
 
     def place(self, number: int | None, contents: Mapping[str, _Content]) -> None:
         """Give the modules of one layer, or of what stands outside the layers, to their weights."""

@@ -63,6 +63,9 @@ EXPERT_SUFFIXES = ("_blocks", "_scales", "_bias")
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 """Types whose values an engine casts to its own when it loads them; safetensors' spelling."""
 
+SERVED_IN: Mapping[str, str] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+"""What a checkpoint is served in whose config names no type: the first of these that it stores."""
+
 LAYER_WORDS = frozenset({"layers", "h", "blk", "block", "blocks"})
 """What stands before the number of a layer."""
 
