@@ -345,36 +345,11 @@ def test_headers_reach_the_budget() -> None:
         assert by_header.to_dict()["model"]["stored_bytes"] == TOTAL
 
 
-part = st.sampled_from(
-    [
-        "model",
-        "layers",
-        "0",
-        "1",
-        "7",
-        "999999999999",
-        "mlp",
-        "experts",
-        "self_attn",
-        "q_proj",
-        "qkv_proj",
-        "weight",
-        "bias",
-        "visual",
-        "mtp",
-        "blk",
-        "lm_head",
-        "norm",
-        "scales",
-        "wo",
-        "é",
-        "٣",
-        "*",
-        "#",
-        "embed_tokens",
-        "down_proj_blocks",
-    ]
-)
+WORDS = """
+model layers 0 1 7 999999999999 mlp experts self_attn q_proj qkv_proj weight bias visual mtp blk lm_head norm scales wo é
+٣ * # embed_tokens down_proj_blocks
+"""
+part = st.sampled_from(WORDS.split())
 names = st.lists(part, min_size=1, max_size=8).map(".".join)
 
 
