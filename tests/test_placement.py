@@ -346,8 +346,8 @@ def test_headers_reach_the_budget() -> None:
 
 
 WORDS = """
-model layers 0 1 7 999999999999 mlp experts self_attn q_proj qkv_proj weight bias visual mtp blk lm_head norm scales wo é
-٣ * # embed_tokens down_proj_blocks
+model layers 0 1 7 999999999999 mlp experts self_attn q_proj qkv_proj weight bias visual mtp blk lm_head norm scales
+wo é ٣ * # embed_tokens down_proj_blocks
 """
 part = st.sampled_from(WORDS.split())
 names = st.lists(part, min_size=1, max_size=8).map(".".join)
