@@ -42,11 +42,12 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("model.quantization",),
     ("model.model",),
     ("model.reader",),
+    ("model.gguf_config",),
     ("model",),
     ("headers.*",),
     ("checkpoint",),
     ("placement", "parallel"),
-    ("hub",),
+    ("hub.*",),
     ("deployment",),
     ("engines.*",),
     ("budgeting",),
@@ -69,7 +70,7 @@ DOORS = {("model.model", "model.reader"), ("model.model", "hub")}
 EDGES = ("cli", "cli_")
 """Where printing and click are at home."""
 
-FILES = {"headers": "reads", "hub": "reads", "lab": "writes", "cli": "writes", "cli_": "writes"}
+FILES = {"headers": "reads", "hub": "reads and writes", "lab": "writes", "cli": "writes", "cli_": "writes"}
 """Where files are opened, and to what end."""
 
 THIRD_PARTY = {"click"}

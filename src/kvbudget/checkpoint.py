@@ -22,12 +22,12 @@ class Checkpoint:
     Args:
         name: What the user called it.
         source: Where it was read: a path, or the hub id with its commit.
-        config: The parsed `config.json`; of a GGUF file an empty one.
+        config: The parsed `config.json`; of a GGUF file what its metadata says, under the same keys.
         hf_quant_config: The parsed `hf_quant_config.json` of ModelOpt, if there is one.
         quantize_config: The parsed `quantize_config.json` or `quant_config.json`, if there is one.
         format: `SAFETENSORS`, `GGUF`, `PYTORCH`, or None where only configs lie.
         tensors: Every stored tensor, None where no header was read.
-        stored_bytes: Bytes of all tensors where no header was read and an index or the hub says them, or None.
+        stored_bytes: Bytes of all tensors: their sum, or what an index or the hub says of them, or None.
         parameters_by_dtype: What the hub's metadata counts for each data type, in its spelling; None if not asked.
         metadata: A GGUF file's key-values.
         read: How the weights are known, a short phrase for the source column: ``headers of 15 files``.

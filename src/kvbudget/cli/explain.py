@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvbudget import __version__
-from kvbudget.cli.options import BYTES, NUMBER, TOKENS, choose_gpu
+from kvbudget.cli.options import BYTES, NUMBER, TOKENS, choose_gpu, chosen_model, model_options
 from kvbudget.errors import InputError
 from kvbudget.explain import (
     MAX_LOG_CHARACTERS,
@@ -22,7 +22,6 @@ from kvbudget.explain import (
     explain_weights,
     flag_dict,
 )
-from kvbudget.hub import load_model
 from kvbudget.present import explained
 from kvbudget.present.document import as_markdown, as_text
 
@@ -70,22 +69,24 @@ def _options(*tables: tuple[tuple[tuple[str, ...], dict[str, Any]], ...]) -> Cal
 
 @explain.command("kv", short_help="The KV cache of one request: factors and slips.")
 @click.argument("model")
+@model_options
 @_options(_CACHE, _LAYOUT)
 @_outputs
 def kv(*, model: str, context: int | None, as_md: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Take the KV cache of one request of MODEL apart: each factor with the key that it came from."""
-    loaded = load_model(model)
+    loaded = chosen_model(model, options)
     d = _deployment(loaded, {**options, "max_model_len": context, "allow_long": True})
     _show(explain_kv(d, file=_config_file(loaded)), explained.kv_document, as_md=as_md, as_json=as_json)
 
 
 @explain.command("weights", short_help="The weights: groups, bytes, formats.")
 @click.argument("model")
+@model_options
 @_options(_LAYOUT)
 @_outputs
 def weights(*, model: str, as_md: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Take the weights of MODEL apart: groups, parameters, bytes, and how each group is stored."""
-    d = _deployment(load_model(model), options)
+    d = _deployment(chosen_model(model, options), options)
     _show(explain_weights(d), explained.weights_document, as_md=as_md, as_json=as_json)
 
 

@@ -12,9 +12,16 @@ import click
 
 from kvbudget.budgeting import DOES_NOT_FIT, budget, refusal_dict
 from kvbudget.cli.asked import TakesLaunch, asked
-from kvbudget.cli.options import build_deployment, chosen_output, deployment_options, output_options, write_page
+from kvbudget.cli.options import (
+    build_deployment,
+    chosen_model,
+    chosen_output,
+    deployment_options,
+    model_options,
+    output_options,
+    write_page,
+)
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.hub import load_model
 
 if TYPE_CHECKING:
     from kvbudget.budgeting import Budget
@@ -28,6 +35,7 @@ WIDEST = 100
 
 @click.command(cls=TakesLaunch, options_metavar="[OPTIONS]")
 @click.argument("model", required=False, metavar="[MODEL] [-- COMMAND...]")
+@model_options
 @deployment_options
 @output_options
 @click.option("--html", metavar="FILE", help="Write a page; - is standard output.")
@@ -57,7 +65,7 @@ def fit(
     name = model or ""
     try:
         name, options = asked(ctx, model, options)
-        b = budget(build_deployment(load_model(name), options))
+        b = budget(build_deployment(chosen_model(name, options), options))
     except CannotTell as error:
         if output == "json":
             click.echo(json.dumps(refusal_dict(name, error, options), indent=1))

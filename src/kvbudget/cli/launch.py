@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from kvbudget.cli.options import deployment_parameters
+from kvbudget.cli.options import launch_parameters
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import launch_flags as facts
 
@@ -203,9 +203,7 @@ def _kind(name: str) -> _Kind | None:
 def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) -> tuple[list[str], str]:
     """Return the arguments that the budget's own options read, and the model; all others are noted or passed over."""
     own = {
-        name: not option.is_flag
-        for option in deployment_parameters()
-        for name in (*option.opts, *option.secondary_opts)
+        name: not option.is_flag for option in launch_parameters() for name in (*option.opts, *option.secondary_opts)
     }
     known: list[str] = []
     models: list[str] = []
@@ -271,7 +269,7 @@ def _read(known: list[str]) -> dict[str, Any]:
     Raises:
         InputError: A value is not understood, or one is missing.
     """
-    command = click.Command("vllm serve", params=list(deployment_parameters()), add_help_option=False)
+    command = click.Command("vllm serve", params=list(launch_parameters()), add_help_option=False)
     try:
         context = command.make_context("vllm serve", known)
     except click.ClickException as error:

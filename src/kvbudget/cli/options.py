@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from kvbudget.basis import Basis
 from kvbudget.deployment import AUTO, Deployment
 from kvbudget.errors import InputError
 from kvbudget.facts.gpus import Gpu, find_gpu
+from kvbudget.hub import model_of, open_checkpoint
 from kvbudget.units import SMALLEST_CARD, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from kvbudget.model import Model
 
+
+WHAT_WIDTH = 50
+"""Of a model's name in a line of progress."""
 
 DECIMAL = ("k", "m", "g", "t")
 """Suffixes of token counts that mean a power of 1,000 to vLLM, and that people often mean otherwise."""
@@ -136,6 +141,81 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 )
 
 
+_REVISION: tuple[tuple[str, ...], dict[str, Any]] = (
+    ("--revision",),
+    {"help": "Branch, tag or commit of a hub id."},
+)
+_MODEL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    _REVISION,
+    (("--refresh",), {"is_flag": True, "help": "Ask the hub again for what is remembered."}),
+    (
+        ("--headers/--no-headers",),
+        {"default": True, "help": "Read the weights' headers from the hub, or only its counts.", "show_default": False},
+    ),
+)
+
+
+def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which model is meant; `chosen_model` takes them."""
+    for names, settings in reversed(_MODEL_OPTIONS):
+        function = click.option(*names, **settings)(function)
+    return function
+
+
+def model_parameters() -> list[click.Option]:
+    """Return the same options as objects."""
+    return [click.Option(list(names), **settings) for names, settings in _MODEL_OPTIONS]
+
+
+def chosen_model(reference: str, options: dict[str, Any]) -> Model:
+    """Return the model that is meant, and take its options out of `options`; what was odd is noted on stderr.
+
+    Raises:
+        AccessError: The hub or the file system does not let us in.
+        InputError: There is no such model, or it is broken.
+        CannotTell: Its architecture is not known.
+    """
+    revision, refresh, headers = (options.pop(name, None) for name in ("revision", "refresh", "headers"))
+    progress = Progress(reference)
+    try:
+        checkpoint = open_checkpoint(
+            reference, revision=revision, refresh=bool(refresh), headers=headers is not False, progress=progress
+        )
+    finally:
+        progress.end()
+    for note in checkpoint.notes:
+        click.echo(f"kvbudget: note: {note}", err=True)
+    return model_of(checkpoint)
+
+
+class Progress:
+    """Says on stderr how many headers are read: a line that changes on a terminal, one line elsewhere.
+
+    Args:
+        what: Of what they are.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what[:WHAT_WIDTH]
+        self._shown = False
+
+    def __call__(self, done: int, files: int) -> None:
+        """Show how far it is."""
+        live = sys.stderr.isatty()
+        if files < 2 or (self._shown and not live):  # noqa: PLR2004 - one file is one request
+            return
+        self._shown = True
+        if live:
+            click.echo(f"\rkvbudget: {self._what}: {done} of {files} headers", nl=False, err=True)
+        else:
+            click.echo(f"kvbudget: reading {files} headers of {self._what}", err=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown and sys.stderr.isatty():
+            click.echo("\r\033[K", nl=False, err=True)
+
+
 def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a deployment to a command; they arrive as keyword arguments named like its fields."""
     for names, settings in reversed(_OPTIONS):
@@ -146,6 +226,11 @@ def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def deployment_parameters() -> list[click.Option]:
     """Return the same options as objects, for a parser that is not a verb's."""
     return [click.Option(list(names), **settings) for names, settings in _OPTIONS]
+
+
+def launch_parameters() -> list[click.Option]:
+    """Return the options of a deployment and of its model that an engine has too."""
+    return [*deployment_parameters(), click.Option(list(_REVISION[0]), **_REVISION[1])]
 
 
 def build_deployment(model: Model, options: dict[str, Any]) -> Deployment:

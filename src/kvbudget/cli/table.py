@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbudget.cli.options import NUMBER, TOKENS, choose_gpu, deployment_parameters, write_page
+from kvbudget.cli.options import (
+    NUMBER,
+    TOKENS,
+    choose_gpu,
+    chosen_model,
+    deployment_parameters,
+    model_parameters,
+    write_page,
+)
 from kvbudget.deployment import Deployment
 from kvbudget.errors import InputError
 from kvbudget.explain import STAND_IN_GPU
 from kvbudget.grid import sheet, steps_between, usual_contexts
-from kvbudget.hub import load_model
 from kvbudget.textbook import TABLE_BATCHES
 
 if TYPE_CHECKING:
@@ -51,7 +58,7 @@ class Several(click.ParamType):  # type: ignore[type-arg] # generic in newer rel
 
 def _parameters() -> list[click.Parameter]:
     """Return the options of a deployment, each of which takes several values here, and those of the table."""
-    found: list[click.Parameter] = []
+    found: list[click.Parameter] = [*model_parameters()]
     for option in deployment_parameters():
         if option.name in ("context", "num_gpus"):
             continue
@@ -60,7 +67,7 @@ def _parameters() -> list[click.Parameter]:
         found.append(option)
     tokens = Several(TOKENS)
     contexts = ["--contexts", "--context"]
-    found[2:2] = [
+    found[5:5] = [
         click.Option(contexts, type=tokens, help="Tokens of a request.  [default: 4K,32K,128K and the model's own]"),
         click.Option(["--batches", "--batch"], type=Several(NUMBER), help="Requests at the same time.  [default: 1,8]"),
     ]
@@ -94,7 +101,7 @@ def table(
     """  # noqa: D301 - click reads the backspace character
     if sum((as_json, as_csv, as_md)) > 1:
         raise InputError("--json, --csv and --md exclude each other; give one of them.")
-    found = _sheet(load_model(model), contexts, batches, options, drawn=html is not None)
+    found = _sheet(chosen_model(model, options), contexts, batches, options, drawn=html is not None)
     if html is not None:
         from kvbudget.present.html import sheet_page  # noqa: PLC0415 - only pages need it
 

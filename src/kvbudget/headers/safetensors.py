@@ -17,7 +17,7 @@ from kvbudget.headers.tensors import MAX_TENSORS, Tensor, checked_name, checked_
 from kvbudget.units import MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from kvbudget.headers.source import Source
@@ -257,20 +257,40 @@ def read_shards(index: Index, sources: Mapping[str, Source], name: str) -> tuple
     Raises:
         InputError: A file is missing or broken, or does not hold what the index says.
     """
-    found: dict[str, Tensor] = {}
     for file in index.files:
-        source = sources.get(file)
-        if source is None:
+        if file not in sources:
             raise InputError(f"{name}: lists {shown(file)}, which is missing; download it.")
-        for tensor in read_safetensors(source).tensors:
-            if index.weight_map.get(tensor.name, file) != file:
+    return join_shards(((file, read_safetensors(sources[file]).tensors) for file in index.files), name, index)
+
+
+def join_shards(
+    shards: Iterable[tuple[str, tuple[Tensor, ...]]], name: str, index: Index | None = None
+) -> tuple[Tensor, ...]:
+    """Return the tensors of several files, each once, as `read_shards` does; headers may come while it runs.
+
+    Args:
+        shards: (file, its tensors), each file once.
+        name: What messages call the checkpoint.
+        index: What its index says; None where there is none, or where nobody asked for it.
+
+    Raises:
+        InputError: Two files hold the same tensor, or a file lacks what the index says.
+    """
+    weight_map: Mapping[str, str] = index.weight_map if index else {}
+    found: dict[str, Tensor] = {}
+    for file, tensors in shards:
+        for tensor in tensors:
+            if weight_map.get(tensor.name, file) != file:
                 continue
             if tensor.name in found:
-                raise broken(source, f'holds tensor "{shown(tensor.name)}", which another file holds too')
+                raise InputError(
+                    f'{shown(file)}: holds tensor "{shown(tensor.name)}", which another file holds too; the file is '
+                    "damaged or of another checkpoint, so download it again."
+                )
             found[tensor.name] = tensor
         if len(found) > MAX_TENSORS:
             raise InputError(f"{name}: leads to more than {MAX_TENSORS:,} tensors; check where the files come from.")
-    for tensor_name, file in index.weight_map.items():
+    for tensor_name, file in weight_map.items():
         if tensor_name not in found:
             raise InputError(
                 f'{name}: puts tensor "{shown(tensor_name)}" into {shown(file)}, which does not hold it; index and '

@@ -1,0 +1,13 @@
+"""No test asks the real hub, and none sees the caches of whoever runs it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+HOME = tempfile.TemporaryDirectory(prefix="kvbudget-hub-", ignore_cleanup_errors=True)
+
+for name in [name for name in os.environ if name.startswith(("HF_", "HUGGING", "TRANSFORMERS_OFFLINE"))]:
+    del os.environ[name]
+os.environ["HF_HOME"] = HOME.name
+os.environ["HF_HUB_OFFLINE"] = "1"
