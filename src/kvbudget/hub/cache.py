@@ -14,6 +14,7 @@ import re
 import threading
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -128,7 +129,8 @@ def _write(path: Path, content: bytes) -> bool:
         beside.write_bytes(content)
         beside.replace(path)
     except (OSError, ValueError):
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         return False
     return True
 
@@ -169,9 +171,9 @@ def _checkpoint(document: Mapping[str, Any]) -> Checkpoint:
     if "names" in document:
         kinds = [(str(dtype), tuple(map(int, shape)), int(nbytes)) for dtype, shape, nbytes in document["kinds"]]
         names, numbers = document["names"].split("\n") if document["kind"] else [], document["kind"]
-        tensors = tuple(
-            Tensor(name, *kinds[number]) for name, number in zip(names, numbers, strict=True) if number >= 0
-        )
+        if min(numbers, default=0) < 0:
+            raise ValueError(numbers)
+        tensors = tuple(Tensor(name, *kinds[number]) for name, number in zip(names, numbers, strict=True))
     return Checkpoint(
         name="",
         source="",
