@@ -58,7 +58,7 @@ class FakeHub(ThreadingHTTPServer):
         """What was asked for, files by their names alone."""
         return [request.path.rpartition("/")[2] if "/resolve/" in request.path else "info" for request in self.requests]
 
-    def handle_error(self, request: object, client_address: object) -> None:  # type: ignore[override]
+    def handle_error(self, request: object, client_address: object) -> None:
         """Pass over clients that hang up, which is how they cut a transfer off."""
 
 
@@ -100,12 +100,14 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send(repo.files[match[3]])
 
-    def error(self, status: int, code: str = "") -> None:
+    def error(self, status: int, code: str = "") -> bool:
+        """Refuse; returns True, as a fault does."""
         self.send_response(status)
         if code:
             self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", "0")
         self.end_headers()
+        return True
 
     def send(self, content: bytes) -> None:
         """Send a file, or the range of it that was asked for."""
@@ -134,13 +136,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
         self.server.sent += len(content)
 
-    def drip(self, content: bytes, pause_s: float) -> None:
-        """Send a byte now and then."""
+    def drip(self, content: bytes, pause_s: float) -> bool:
+        """Send a byte now and then; returns True, as a fault does."""
         self.begin(200, len(content))
         for byte in content:
             self.wfile.write(bytes([byte]))
             self.wfile.flush()
             time.sleep(pause_s)
+        return True
 
 
 @contextmanager

@@ -176,10 +176,13 @@ def test_from_pretrained_reads_folders_and_catalogue_names(tmp_path: Any) -> Non
 
 
 def test_from_gguf_says_what_it_cannot(tmp_path: Any) -> None:  # noqa: ANN401
-    """A file that is no GGUF, and for now any GGUF, is refused in one sentence."""
+    """A file that is no GGUF, and one that does not say what it holds, is refused in one sentence."""
     path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(16))
+    path.write_bytes(b"GGML\x03\x00\x00\x00" + bytes(16))
     with pytest.raises(kb.InputError, match="GGUF"):
+        kb.Model.from_gguf(str(path))
+    path.write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(16))
+    with pytest.raises(kb.CannotTell, match=r"general\.architecture"):
         kb.Model.from_gguf(str(path))
 
 

@@ -161,7 +161,7 @@ def _open_gguf(path: Path, name: str) -> Checkpoint:
     return Checkpoint(
         name=name,
         source=str(path),
-        config=gguf_config(file.metadata, file.tensors, name),
+        config=gguf_config(file.metadata, {tensor.name: tensor.shape for tensor in file.tensors}, name),
         format=GGUF,
         metadata=file.metadata,
         **headers_read(file.tensors, len(parts)),

@@ -330,7 +330,7 @@ class _Reading:
         return Checkpoint(
             name=self._asked.name,
             source="",
-            config=gguf_config(file.metadata, file.tensors, self._asked.name),
+            config=gguf_config(file.metadata, {t.name: t.shape for t in file.tensors}, self._asked.name),
             format=GGUF,
             metadata=file.metadata,
             notes=weights.notes,

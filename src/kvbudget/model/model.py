@@ -90,13 +90,14 @@ class Model:
 
     @staticmethod
     def from_pretrained(reference: str) -> Model:
-        """Return the model in a folder or a `config.json`, or under a name of the built-in catalogue.
+        """Return the model in a folder or a file, on the hub, or under a name of the built-in catalogue.
 
         Args:
-            reference: ``./folder``, ``path/to/config.json``, ``llama-3.1-8b`` or a hub id that the catalogue holds.
+            reference: ``./folder``, ``path/to/config.json``, ``file.gguf``, ``org/name``, ``org/name@revision`` or
+                ``llama-3.1-8b``; see `kvbudget.hub.open_checkpoint`.
 
         Raises:
-            AccessError: A hub id that is not in the catalogue.
+            AccessError: The hub cannot be reached, or does not have it or let us in.
             InputError: No such file, or a broken one.
             CannotTell: The architecture or a key is not known.
         """
@@ -106,10 +107,12 @@ class Model:
 
     @staticmethod
     def from_gguf(path: str) -> Model:
-        """Return the model in a GGUF file; this version refuses it and says what to give instead.
+        """Return the model in a GGUF file, of a split model the file of any part.
 
         Raises:
-            InputError: Always, until GGUF headers are read.
+            AccessError: The file system does not let us in.
+            InputError: No such file, or a broken one.
+            CannotTell: The architecture or a key of its metadata is not known.
         """
         from kvbudget.hub import load_path  # noqa: PLC0415
 
