@@ -481,6 +481,14 @@ def test_a_misspelt_id_is_told_what_is_close(hub: FakeHub) -> None:
     assert len(hub.requests) == 1
 
 
+def test_a_token_that_cannot_be_one(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_sécret")
+    message = refused(lambda: open_checkpoint(REPO), InputError)
+    assert "HF_TOKEN" in message
+    assert "cret" not in message
+    assert hub.requests == []
+
+
 # -- the catalogue
 
 
@@ -496,6 +504,19 @@ def test_the_catalogue_stands_in(hub: FakeHub, status: int) -> None:
     assert found.source.startswith("built-in catalogue")
     assert found.notes[0].endswith("The built-in catalogue stands in.")
     refused(lambda: open_checkpoint(CATALOGUED, revision="main"))
+
+
+def test_the_catalogue_stands_in_for_a_hub_that_is_slow(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvbudget.hub.IMPATIENCE_S", 0.2)
+
+    def silence(_handler: Handler, _path: str) -> bool:
+        time.sleep(1)
+        return True
+
+    hub.fault = silence
+    started = time.monotonic()
+    assert "within 0.2 s" in open_checkpoint(CATALOGUED).notes[0]
+    assert time.monotonic() - started < 1
 
 
 def test_a_short_name_asks_nobody(hub: FakeHub) -> None:
@@ -593,7 +614,7 @@ def test_an_entry_of_another_make_is_as_good_as_none(tmp_path: Path, change: dic
     cache, place = HeaderCache(tmp_path / "home/kvbudget"), Place(hub.endpoint, REPO)
     assert cache.load(place, COMMIT, "headers") is None
     entry.write_bytes(zlib.compress(packed(document)))
-    assert cache.load(place, COMMIT, "headers") == replace(found, name="", source="")
+    assert cache.load(place, COMMIT, "headers") == found._replace(name="", source="")
 
 
 def test_an_entry_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: FakeHub) -> None:
@@ -611,7 +632,7 @@ def test_many_write_at_once(tmp_path: Path, hub: FakeHub) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert cache.load(place, COMMIT, "headers") == replace(found, name="", source="")
+    assert cache.load(place, COMMIT, "headers") == found._replace(name="", source="")
     assert len([*(tmp_path / "own").glob("*/*")]) == 1
 
 

@@ -277,3 +277,10 @@ def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
     path.write_bytes(gguf({"general.architecture": Typed("str", "clip")}, [EMBEDDING]))
     with pytest.raises(CannotTell, match="'clip'"):
         open_checkpoint(str(path))
+
+
+def test_a_config_beside_an_unknown_gguf_counts(tmp_path: Path) -> None:
+    content = gguf({"general.architecture": Typed("str", "new")}, [EMBEDDING])
+    found = open_checkpoint(laid(tmp_path, {"m.gguf": content, "config.json": CONFIG}))
+    assert (found.config, found.tensors) == (CONFIG, (EMBEDDING,))
+    assert "general.architecture" in found.notes[0]

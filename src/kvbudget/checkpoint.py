@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,11 +15,10 @@ GGUF = "gguf"
 PYTORCH = "pytorch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """What is known of a checkpoint before a single weight is read.
 
-    Args:
+    Attributes:
         name: What the user called it.
         source: Where it was read: a path, or the hub id with its commit.
         config: The parsed `config.json`; of a GGUF file what its metadata says, under the same keys.
@@ -43,6 +42,6 @@ class Checkpoint:
     tensors: tuple[Tensor, ...] | None = None
     stored_bytes: int | None = None
     parameters_by_dtype: Mapping[str, int] | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = MappingProxyType({})
     read: str = "config.json"
     notes: tuple[str, ...] = ()

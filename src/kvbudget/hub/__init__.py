@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from kvbudget.facts.catalogue import CatalogueRow
 
-_SIZE = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*[bBmMtT]")
-_ADDRESS = re.compile(r"(?:https?://)?(?:huggingface\.co|hf\.co)/")
-_HUB_ID = re.compile(
+_SIZE = r"[0-9]+(?:\.[0-9]+)?\s*[bBmMtT]"
+_ADDRESS = r"(?:https?://)?(?:huggingface\.co|hf\.co)/"
+_HUB_ID = (
     r"(?P<repo>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})(?:@(?P<revision>[\w./+-]{1,200}))?"
-    r"(?::(?P<variant>[\w.-]{1,64}))?",
-    re.ASCII,
+    r"(?::(?P<variant>[\w.-]{1,64}))?"
 )
+"""Compiled when they are used, which a path never does."""
 
 IMPATIENCE_S = 4.0
-"""Seconds that the hub has to answer about a model that the catalogue holds anyway."""
+"""Seconds that the hub has to describe a model that the catalogue holds anyway."""
 
 
 def open_checkpoint(
@@ -69,7 +69,7 @@ def open_checkpoint(
         return open_path(Path(reference), name=_shown(reference))
     from kvbudget.facts.catalogue import find_model  # noqa: PLC0415 - a folder does not need it
 
-    match = _HUB_ID.fullmatch(_ADDRESS.sub("", reference, count=1).rstrip("/"))
+    match = re.fullmatch(_HUB_ID, re.sub(_ADDRESS, "", reference, count=1).rstrip("/"), re.ASCII)
     row = find_model(match["repo"] if match else reference)
     if match is None:
         if row is None:
@@ -79,7 +79,7 @@ def open_checkpoint(
         return _from_catalogue(row)
     if revision is not None and match["revision"] not in (None, revision):
         raise InputError(f"{_shown(reference)} and --revision {_shown(revision)} name two revisions; give one.")
-    from kvbudget.hub.remote import PATIENCE_S, TOTAL_S, Asked, open_repository  # noqa: PLC0415 - only hub ids
+    from kvbudget.hub.remote import ANSWER_S, Asked, open_repository  # noqa: PLC0415 - only hub ids
     from kvbudget.hub.settings import read_settings  # noqa: PLC0415
 
     revision = revision or match["revision"]
@@ -90,8 +90,7 @@ def open_checkpoint(
         variant=match["variant"],
         headers=headers,
         refresh=refresh,
-        patience_s=IMPATIENCE_S if stands_in else PATIENCE_S,
-        total_s=TOTAL_S,
+        answer_s=IMPATIENCE_S if stands_in else ANSWER_S,
         progress=progress or (lambda _done, _all: None),
     )
     try:
@@ -170,7 +169,7 @@ def _from_catalogue(row: CatalogueRow, note: str = "") -> Checkpoint:
 def _unknown(reference: str) -> InputError:
     """Return the error for a name that is neither a file, nor in the catalogue, nor a hub id."""
     shown = _shown(reference)
-    if _SIZE.fullmatch(reference):
+    if re.fullmatch(_SIZE, reference):
         return InputError(
             f'"{shown}" is a size, not a model: the KV cache depends on layers and KV heads; give a folder with a '
             "config.json or a name from `kvbudget models`."

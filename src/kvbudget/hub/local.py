@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.checkpoint import GGUF, PYTORCH, Checkpoint
-from kvbudget.errors import AccessError, InputError
+from kvbudget.errors import AccessError, CannotTell, InputError
 from kvbudget.hub.files import CONFIG, HF_QUANT_CONFIG, QUANTIZE_CONFIGS, read_object
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _open_folder(path: Path, name: str, variant: str | None) -> Checkpoint:
 
     weights = choose_weights(names, name, variant)
     if weights.format == GGUF:
-        return _open_gguf(path / weights.files[0], name)
+        return _open_gguf(path / weights.files[0], name, beside=path / CONFIG if CONFIG in names else None)
     if CONFIG not in names:
         if ADAPTER in names:
             raise adapter_error(name, read_object(path / ADAPTER))
@@ -72,7 +71,7 @@ def _open_folder(path: Path, name: str, variant: str | None) -> Checkpoint:
     found = _configs(path / CONFIG, name)
     if weights.format is None:
         return found
-    return replace(found, **_weights(path, name, weights))
+    return found._replace(**_weights(path, name, weights))
 
 
 def adapter_error(name: str, config: Mapping[str, Any]) -> InputError:
@@ -152,17 +151,27 @@ def _is_pointer(path: Path) -> bool:
         return file.read(len(LFS_POINTER)) == LFS_POINTER
 
 
-def _open_gguf(path: Path, name: str) -> Checkpoint:
+def _open_gguf(path: Path, name: str, beside: Path | None = None) -> Checkpoint:
+    """Return the checkpoint in a GGUF file; a config `beside` it says what its metadata does not."""
     from kvbudget.headers.gguf import local_parts, read_split  # noqa: PLC0415 - other formats need none of it
     from kvbudget.model.gguf_config import gguf_config  # noqa: PLC0415
 
     parts = local_parts(path)
     file = read_split(parts)
+    notes: tuple[str, ...] = ()
+    try:
+        config: Mapping[str, Any] = gguf_config(file.metadata, {t.name: t.shape for t in file.tensors}, name)
+    except CannotTell as error:
+        if beside is None:
+            raise
+        config = read_object(beside)
+        notes = (f"{name}: the config.json beside the GGUF file counts, because {error.key} is not understood.",)
     return Checkpoint(
         name=name,
         source=str(path),
-        config=gguf_config(file.metadata, {tensor.name: tensor.shape for tensor in file.tensors}, name),
+        config=config,
         format=GGUF,
         metadata=file.metadata,
+        notes=notes,
         **headers_read(file.tensors, len(parts)),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -37,6 +37,9 @@ DEFAULT_REVISION = "main"
 
 PATIENCE_S = 10.0
 """Without a byte, after which a connection counts as dead, as for huggingface_hub (constants.py, 2.4)."""
+
+ANSWER_S = 30.0
+"""In which the hub must have described a repository; looking up its name is part of that."""
 
 TOTAL_S = 120.0
 """Of all requests for one checkpoint; the 163 files of a 671B model take a few."""
@@ -65,6 +68,7 @@ class Asked:
         headers: Whether headers are read; else the hub's own counts stand for them.
         refresh: Whether the hub is asked for the revision's commit whatever the caches hold.
         patience_s: Seconds without a byte after which a connection counts as dead.
+        answer_s: Seconds in which the hub must have described the repository.
         total_s: Seconds for everything.
         progress: Called with (files that are done, files in all) while headers are read.
     """
@@ -75,6 +79,7 @@ class Asked:
     headers: bool = True
     refresh: bool = False
     patience_s: float = PATIENCE_S
+    answer_s: float = ANSWER_S
     total_s: float = TOTAL_S
     progress: Callable[[int, int], None] = lambda _done, _all: None
 
@@ -122,11 +127,11 @@ def open_repository(asked: Asked, settings: Settings) -> Checkpoint:
             raise
         days = remembered.age_s / 86400
         note = f"{error} What was read {days:.0f} days ago stands in."
-        return _named(replace(entry, notes=(*entry.notes, note)), asked, remembered.commit)
+        return _named(entry._replace(notes=(*entry.notes, note)), asked, remembered.commit)
 
 
 def _named(entry: Checkpoint, asked: Asked, commit: str) -> Checkpoint:
-    return replace(entry, name=asked.repo, source=f"{asked.repo}@{commit[:12]}")
+    return entry._replace(name=asked.repo, source=f"{asked.repo}@{commit[:12]}")
 
 
 def _whole_snapshot(snapshot: Path, asked: Asked) -> Checkpoint | None:
@@ -137,7 +142,7 @@ def _whole_snapshot(snapshot: Path, asked: Asked) -> Checkpoint | None:
         return None  # half of it is there: the hub has the rest
     if found.tensors is None:
         return None
-    return replace(found, name=asked.repo, read=f"{found.read} in the local hub cache", source=_at(snapshot, asked))
+    return found._replace(name=asked.repo, read=f"{found.read} in the local hub cache", source=_at(snapshot, asked))
 
 
 def _offline(snapshot: Path | None, asked: Asked) -> Checkpoint:
@@ -148,7 +153,7 @@ def _offline(snapshot: Path | None, asked: Asked) -> Checkpoint:
         )
     found = open_path(snapshot / CONFIG, name=asked.name)
     note = f"{asked.name}: the local hub cache holds its config and not its weights, so their headers are not known."
-    return replace(found, name=asked.repo, source=_at(snapshot, asked), notes=(*found.notes, note))
+    return found._replace(name=asked.repo, source=_at(snapshot, asked), notes=(*found.notes, note))
 
 
 def _at(snapshot: Path, asked: Asked) -> str:
@@ -169,14 +174,14 @@ class _Reading:
 
     def __init__(self, asked: Asked, settings: Settings, cache: HeaderCache, place: Place) -> None:
         self._asked, self._settings, self._cache, self._place = asked, settings, cache, place
-        self._deadline = time.monotonic() + asked.total_s
+        self._began = time.monotonic()
         self._hub: Hub
 
     def read(self) -> Checkpoint:
         """Return the checkpoint, and keep it."""
         asked = self._asked
         self._hub = Hub(self._settings, asked.repo, asked.patience_s)
-        (info,) = self._all([self._info])
+        (info,) = self._all([self._info], within_s=min(asked.answer_s, asked.total_s))
         entry = self._cache.load(self._place, info.commit, asked.key)
         if entry is None:
             entry = self._checkpoint(info)
@@ -184,13 +189,20 @@ class _Reading:
         self._cache.remember(self._place, asked.branch, info.commit)
         return _named(entry, asked, info.commit)
 
-    def _all(self, jobs: Sequence[Callable[[], Any]], done: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+    def _all(
+        self,
+        jobs: Sequence[Callable[[], Any]],
+        done: Callable[[int], None] = lambda _: None,
+        within_s: float | None = None,
+    ) -> Iterator[Any]:
+        """Yield what the jobs return, all of them under way at once and none later than `within_s` allows."""
+        within_s = self._asked.total_s if within_s is None else within_s
         try:
-            yield from in_order(jobs, self._deadline, done)
+            yield from in_order(jobs, self._began + within_s, done)
         except OutOfTimeError:
             raise AccessError(
-                f"{self._settings.host} did not send all of {self._asked.name} within {self._asked.total_s:g} s; try "
-                "again later, or give a folder with the model."
+                f"{self._settings.host} did not send all of {self._asked.name} within {within_s:g} s; try again later, "
+                "or give a folder with the model."
             ) from None
 
     def _info(self) -> _Info:
@@ -246,13 +258,13 @@ class _Reading:
             found = next(answers)
             if weights.format == PYTORCH:
                 read = "config.json and the index of PyTorch files"
-                return replace(base, stored_bytes=found.total_size, read=read)
+                return base._replace(stored_bytes=found.total_size, read=read)
             if len(found.files) > MAX_FILES:
                 raise InputError(f"{asked.name} has {len(found.files):,} weight files; check whether this is a model.")
             files, answers = found.files, self._with_headers(info.commit, found.files, [])
-            return replace(base, **headers_read(self._joined(files, answers, found), len(files)))
+            return base._replace(**headers_read(self._joined(files, answers, found), len(files)))
         if read_headers:
-            return replace(base, **headers_read(self._joined(files, answers, None), len(files)))
+            return base._replace(**headers_read(self._joined(files, answers, None), len(files)))
         return _counted(base)
 
     def _joined(self, files: Sequence[str], answers: Iterator[Any], index: Any) -> tuple[Tensor, ...]:  # noqa: ANN401
@@ -374,7 +386,7 @@ def _counted(base: Checkpoint) -> Checkpoint:
     """Return a checkpoint whose weights the hub has counted, if it has."""
     counts = base.parameters_by_dtype
     if not counts:
-        return replace(base, read=index_read({}))
+        return base._replace(read=index_read({}))
     plain = counts.keys() <= PLAIN_BYTES.keys()
     stored = sum(PLAIN_BYTES[dtype] * count for dtype, count in counts.items()) if plain else None
-    return replace(base, stored_bytes=stored, read="config.json and the hub's counts by type")
+    return base._replace(stored_bytes=stored, read="config.json and the hub's counts by type")

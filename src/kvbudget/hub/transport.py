@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kvbudget import __version__
-from kvbudget.errors import AccessError
+from kvbudget.errors import AccessError, InputError
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Hub:
         settings: Where it is.
         repo: The repository that messages name.
         patience_s: Seconds without a byte after which a connection counts as dead.
+
+    Raises:
+        InputError: The token that huggingface_hub finds cannot be one.
     """
 
     def __init__(self, settings: Settings, repo: str, patience_s: float) -> None:
@@ -83,6 +86,8 @@ class Hub:
         # huggingface_hub's own headers would ask the hub for a list of agents first
         self._headers = {"user-agent": f"kvbudget/{__version__}", "accept-encoding": "identity"}
         token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+        if token and not (token.isascii() and token.isprintable()):
+            raise InputError("The token (HF_TOKEN, or that of `hf auth login`) holds characters that no token has.")
         if token:
             self._headers["authorization"] = f"Bearer {token}"
         self._patience_s = patience_s

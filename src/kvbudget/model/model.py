@@ -89,12 +89,13 @@ class Model:
         )
 
     @staticmethod
-    def from_pretrained(reference: str) -> Model:
+    def from_pretrained(reference: str, *, revision: str | None = None) -> Model:
         """Return the model in a folder or a file, on the hub, or under a name of the built-in catalogue.
 
         Args:
             reference: ``./folder``, ``path/to/config.json``, ``file.gguf``, ``org/name``, ``org/name@revision`` or
                 ``llama-3.1-8b``; see `kvbudget.hub.open_checkpoint`.
+            revision: A branch, a tag or a commit of a hub id.
 
         Raises:
             AccessError: The hub cannot be reached, or does not have it or let us in.
@@ -103,7 +104,7 @@ class Model:
         """
         from kvbudget.hub import load_model  # noqa: PLC0415 - reading files is the hub's, one room to the right
 
-        return load_model(reference)
+        return load_model(reference, revision=revision)
 
     @staticmethod
     def from_gguf(path: str) -> Model:
