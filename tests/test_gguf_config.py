@@ -212,6 +212,67 @@ def test_the_layers_are_those_of_the_original(row: tuple[str, str, int, dict[str
     assert (found.tied, found.vocab_size) == (original.tied, original.vocab_size)
 
 
+SMALL = dense(2, 64, 128, 4, 2, 4096)
+PLAIN = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 512,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": True,
+}
+ROUTED = {"num_experts_per_tok": 2}
+OF_ROUTED = {"expert_count": 8, "expert_used_count": 2}
+BIASED = ("blk.1.attn_q.bias", "blk.1.attn_output.bias", "blk.1.ffn_up.bias")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config", "keys", "tensors"),
+    [
+        ("granite", {"model_type": "granite"}, {}, ()),
+        ("granite", {"model_type": "granite", "attention_bias": True, "mlp_bias": True}, {}, BIASED),
+        ("granitemoe", {"model_type": "granitemoe", "num_local_experts": 8, **ROUTED}, OF_ROUTED, ()),
+        ("ernie4_5", {"model_type": "ernie4_5", "use_bias": False}, {}, ()),
+        ("ernie4_5", {"model_type": "ernie4_5", "use_bias": True}, {}, BIASED),
+        (
+            "seed_oss",
+            {"model_type": "seed_oss", "attention_bias": True, "attention_out_bias": False, "mlp_bias": False},
+            {},
+            ("blk.0.attn_q.bias",),
+        ),
+        (
+            "dots1",
+            {
+                "model_type": "dots1",
+                "n_routed_experts": 8,
+                "moe_intermediate_size": 32,
+                "n_shared_experts": 2,
+                "first_k_dense_replace": 1,
+                "attention_bias": False,
+                **ROUTED,
+            },
+            {
+                "expert_feed_forward_length": 32,
+                "expert_shared_count": 2,
+                "leading_dense_block_count": 1,
+                **OF_ROUTED,
+            },
+            (),
+        ),
+    ],
+)
+def test_architectures_without_a_model_in_the_catalogue(
+    architecture: str, config: dict[str, Any], keys: dict[str, Any], tensors: tuple[str, ...]
+) -> None:
+    found = Model.from_config(config_of(architecture, 512, SMALL | keys, tensors))
+    original = Model.from_config(PLAIN | config)
+    assert found.layers == original.layers
+    assert found.outside == original.outside
+
+
 def test_short_convolutions_stand_where_there_are_no_kv_heads() -> None:
     keys = dense(16, 2048, 8192, 32, 0, 128000, shortconv__l_cache=3) | {"attention.head_count_kv": LFM2_KV}
     found = config_of("lfm2", 65536, keys)
@@ -241,9 +302,6 @@ def test_longrope_and_windows_by_layer() -> None:
     pattern = (True, False, True, False)
     found = config_of("exaone4", 9, keys | {"attention.sliding_window_pattern": pattern})
     assert found["layer_types"] == ["sliding_attention", "full_attention"] * 2
-
-
-SMALL = dense(2, 64, 128, 4, 2, 4096)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,9 @@ class Architecture(NamedTuple):
     more: Mapping[str, object] = MappingProxyType({})
 
 
+_FLOAT_STATE: Mapping[str, object] = MappingProxyType({"mamba_ssm_dtype": "float32"})
+"""As the published configs of Qwen3.5 and 3.6 say."""
+
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         "llama": Architecture("llama", "LlamaForCausalLM", moe="llama+experts"),
@@ -76,9 +79,13 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "qwen3next": Architecture(
             "qwen3_next", "Qwen3NextForCausalLM", shared_width="shared_expert_intermediate_size", plan="delta"
         ),
-        "qwen35": Architecture("qwen3_5_text", "Qwen3_5ForCausalLM", plan="delta"),
+        "qwen35": Architecture("qwen3_5_text", "Qwen3_5ForCausalLM", plan="delta", more=_FLOAT_STATE),
         "qwen35moe": Architecture(
-            "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", shared_width="shared_expert_intermediate_size", plan="delta"
+            "qwen3_5_moe_text",
+            "Qwen3_5MoeForCausalLM",
+            shared_width="shared_expert_intermediate_size",
+            plan="delta",
+            more=_FLOAT_STATE,
         ),
         "gemma": Architecture("gemma", "GemmaForCausalLM"),
         "gemma2": Architecture("gemma2", "Gemma2ForCausalLM"),

@@ -170,6 +170,7 @@ def _switches(row: Architecture, shapes: Mapping[str, tuple[int, ...]], config: 
     suffixes = {name.split(".", 2)[2] for name in shapes if name.startswith("blk.") and name.count(".") > 1}
     config[row.bias] = not suffixes.isdisjoint({"attn_q.bias", "attn_qkv.bias"})
     config["attention_out_bias"] = "attn_output.bias" in suffixes
+    config["lm_head_bias"] = "output.bias" in shapes
     config["mlp_bias"] = not suffixes.isdisjoint({"ffn_up.bias", "ffn_down.bias"})
     config["mamba_rms_norm"] = "ssm_norm.weight" in suffixes
     config["use_qk_norm"] = "attn_q_norm.weight" in suffixes
