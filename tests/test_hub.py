@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -427,6 +428,35 @@ def test_files_that_are_broken_themselves(hub: FakeHub, content: bytes, says: st
     message = refused(lambda: open_checkpoint(REPO), InputError)
     assert message.startswith("org/name/model.safetensors: ")
     assert says in message
+
+
+def test_an_answer_that_is_packed_though_nobody_asked(hub: FakeHub) -> None:
+    def zipped(handler: Handler, path: str) -> bool:
+        if "/api/" not in path:
+            return False
+        content = gzip.compress(packed({"sha": COMMIT, "siblings": [{"rfilename": n} for n in single().files]}))
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.write(content)
+        return True
+
+    hub.fault = zipped
+    assert open_checkpoint(REPO).tensors == tuple(SINGLE)
+
+
+def test_headers_that_take_too_much_together(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvbudget.hub.transport.MAX_HEADERS_BYTES", FIRST_BYTES)
+    hub.repositories[REPO] = sharded(SHARDS)
+    assert "headers of this model take more" in refused(lambda: open_checkpoint(REPO), InputError)
+
+
+def test_too_many_files_for_as_many_requests(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvbudget.hub.remote.MAX_FILES", 2)
+    hub.repositories[REPO] = sharded(SHARDS)
+    assert "--no-headers" in refused(lambda: open_checkpoint(REPO), InputError)
+    assert open_checkpoint(REPO, headers=False).tensors is None
 
 
 @pytest.mark.parametrize("end", ["/revision/main", "config.json"])

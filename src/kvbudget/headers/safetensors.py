@@ -87,6 +87,16 @@ def read_safetensors(source: Source) -> SafetensorsFile:
     return SafetensorsFile(tuple(tensors), metadata)
 
 
+def fetch_header(source: Source) -> None:
+    """Have a source that reads ahead fetch just the header, which `read_safetensors` then finds there.
+
+    A length that the format does not allow is left for that reader to refuse.
+    """
+    length = int.from_bytes(source.read(0, _LENGTH_BYTES), "little")
+    if length <= MAX_HEADER_BYTES:
+        source.read(_LENGTH_BYTES, length)
+
+
 def _tensor(name: str, entry: object, source: Source) -> tuple[Tensor, int, int]:
     """Return a tensor with the begin and the end of its data, counted from the end of the header."""
     checked_name(name, source)

@@ -10,6 +10,7 @@ others.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -175,6 +176,7 @@ class _Reading:
     def __init__(self, asked: Asked, settings: Settings, cache: HeaderCache, place: Place) -> None:
         self._asked, self._settings, self._cache, self._place = asked, settings, cache, place
         self._began = time.monotonic()
+        self._parsing = threading.Lock()  # one at a time: it is no faster otherwise, and takes the memory of all
         self._hub: Hub
 
     def read(self) -> Checkpoint:
@@ -231,8 +233,7 @@ class _Reading:
         if asked.variant is None and CONFIG not in info.files:
             self._refuse_without_config(info)
         weights = choose_weights(info.files, asked.name, asked.variant)
-        if len(weights.files) > MAX_FILES:
-            raise InputError(f"{asked.name} has {len(weights.files):,} weight files; check whether this is a model.")
+        self._check_number(weights.files)
         if weights.format == GGUF:
             return self._gguf(info, weights)
         small = [file for file in self._small_files(info) if file in info.files]
@@ -259,13 +260,19 @@ class _Reading:
             if weights.format == PYTORCH:
                 read = "config.json and the index of PyTorch files"
                 return base._replace(stored_bytes=found.total_size, read=read)
-            if len(found.files) > MAX_FILES:
-                raise InputError(f"{asked.name} has {len(found.files):,} weight files; check whether this is a model.")
+            self._check_number(found.files)
             files, answers = found.files, self._with_headers(info.commit, found.files, [])
             return base._replace(**headers_read(self._joined(files, answers, found), len(files)))
         if read_headers:
             return base._replace(**headers_read(self._joined(files, answers, None), len(files)))
         return _counted(base)
+
+    def _check_number(self, files: Sequence[str]) -> None:
+        if self._asked.headers and len(files) > MAX_FILES:
+            raise InputError(
+                f"{self._asked.name} has {len(files):,} weight files, whose headers take as many requests; "
+                "--no-headers asks for the hub's own counts instead."
+            )
 
     def _joined(self, files: Sequence[str], answers: Iterator[Any], index: Any) -> tuple[Tensor, ...]:  # noqa: ANN401
         from kvbudget.headers.safetensors import join_shards  # noqa: PLC0415 - GGUF and configs need none of it
@@ -288,12 +295,13 @@ class _Reading:
         return self._all([*jobs, *headers], done)
 
     def _tensors(self, commit: str, file: str, ahead: Ahead) -> tuple[Tensor, ...]:
-        from kvbudget.headers.safetensors import read_safetensors  # noqa: PLC0415 - GGUF and configs need none of it
+        from kvbudget.headers.safetensors import fetch_header, read_safetensors  # noqa: PLC0415 - as above
 
         source = RemoteFile(self._hub, self._hub.file_url(commit, file), self._called(file), ahead)
-        found = read_safetensors(source)
+        fetch_header(source)
         ahead.learn(source.reached)
-        return found.tensors
+        with self._parsing:
+            return read_safetensors(source).tensors
 
     def _index(self, commit: str, file: str) -> Any:  # noqa: ANN401 - an Index
         from kvbudget.headers.safetensors import MAX_HEADER_BYTES, read_index  # noqa: PLC0415

@@ -33,6 +33,9 @@ SPARE = 1.25
 LEARNED_FROM = 8
 """Headers after which the longest so far says what the rest will need."""
 
+MAX_HEADERS_BYTES = 512 << 20
+"""Of all files of a model; those of the largest known take 12 MiB, and 2,048 files may take `FIRST_BYTES` each."""
+
 WINDOW_BYTES = 32 << 20
 """Asked for at once where a header's length shows only at its end, as with GGUF; the transfer ends with the header."""
 
@@ -188,9 +191,10 @@ class Hub:
         status: int = response.status_code
         if status >= _ERRORS_FROM and not (status == _TOO_FAR and span is not None):
             raise self._refusal(status, response.headers)
-        chunks: Iterator[bytes] = response.iter_raw()
+        packed = response.headers.get("Content-Encoding", "identity") != "identity"  # though nobody asked for that
+        chunks: Iterator[bytes] = response.iter_bytes() if packed and span is None else response.iter_raw()
         length = response.headers.get("Content-Length", "")
-        expected = int(length) if re.fullmatch(r"\d{1,18}", length) else None
+        expected = int(length) if re.fullmatch(r"\d{1,18}", length) and not packed else None
         if status == _OK:
             begin = span[0] if span is not None else 0
             rest = None if expected is None else max(0, expected - begin)
@@ -247,10 +251,14 @@ def _skipping(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
 
 
 class Ahead:
-    """How many bytes to read of a file before its header's length is known; learns from the files before."""
+    """How many bytes to read of a file before its header's length is known, and how many of all files together.
+
+    It learns the first from the files before.
+    """
 
     def __init__(self) -> None:
         self._lengths: list[int] = []
+        self._left = MAX_HEADERS_BYTES
 
     @property
     def length(self) -> int:
@@ -262,6 +270,19 @@ class Ahead:
     def learn(self, length: int) -> None:
         """Note how long a header was."""
         self._lengths.append(length)
+
+    def take(self, length: int, name: str) -> None:
+        """Note how much of a file is about to be read.
+
+        Raises:
+            InputError: It would be too much of all files together.
+        """
+        self._left -= length
+        if self._left < 0:
+            raise InputError(
+                f"{name}: with it the headers of this model take more than {MAX_HEADERS_BYTES >> 20} MiB; check where "
+                "it comes from."
+            )
 
 
 class RemoteFile:
@@ -290,6 +311,7 @@ class RemoteFile:
         self.reached = max(self.reached, end)
         if end > have and (self.size is None or have < self.size):
             want = end - have if have else max(end, self._ahead.length)
+            self._ahead.take(want, self.name)
             try:
                 more, self.size = self._hub.get_range(self._url, self.name, have, want)
             except MissingError:
