@@ -24,8 +24,8 @@ ATTEMPTS = 2
 """Of each request; the second meets what was a hiccup."""
 
 FIRST_BYTES = 256 << 10
-"""Read of a file whose header's length is not known. Of 275 files of nine models up to 671B parameters every header is
-shorter; with 100 KB, as others read, a second request is needed for 57 of them."""
+"""Read of a file whose header's length is not known. Of 273 files of nine models up to 671B parameters every header is
+shorter; with 100 KB, as others read, a second request is needed for 56 of them."""
 
 SPARE = 1.25
 """How much more than the longest header so far is read of the next file; the files of a checkpoint resemble."""
