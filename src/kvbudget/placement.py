@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.checkpoint import SAFETENSORS
 from kvbudget.facts import tensor_names as names
+from kvbudget.facts.formats import dtype_bytes
 from kvbudget.headers.source import shown
 from kvbudget.model.module_names import ALIASES, TOWER_WORDS, unwrapped
 from kvbudget.model.shapes import Group
@@ -39,6 +40,13 @@ MARK = "\0"
 
 LONGEST_RUN = 4
 """Weights that one tensor may join: q, k, v and a gate."""
+
+HALF_BYTES = 2
+"""Of a value where the config names no type."""
+
+AGREED = 100
+"""Sums that differ by less than this part of the checkpoint agree: tables, biases and tied heads are told apart only by
+names."""
 
 UNSAID = 10_000
 """Tensors without a place that are a smaller part than this of the checkpoint are not worth a note."""
@@ -200,18 +208,35 @@ def _inside(parts: list[str], numbers: int) -> tuple[str, tuple[int, ...]]:
 
 
 def with_headers(model: Model, checkpoint: Checkpoint) -> Model:
-    """Return `model` with what its checkpoint stores; the same where no header was read.
+    """Return `model` with what its checkpoint stores; the same where nothing is known of that.
 
     A config that names no type is served in the widest one that is stored, as vLLM does
     (transformers_utils/model_arch_config_convertor.py get_torch_dtype, 0.32).
     """
     if checkpoint.tensors is None:
-        return model
+        return model if checkpoint.stored_bytes is None else replace(model, stored=_in_all(model, checkpoint))
     dtype = model.dtype
     if dtype is None and checkpoint.format == SAFETENSORS:
         stored = {tensor.dtype for tensor in checkpoint.tensors}
         dtype = next((ours for theirs, ours in names.SERVED_IN.items() if theirs in stored), None)
     return replace(model, dtype=dtype, stored=place_tensors(model, checkpoint.tensors, read=checkpoint.read))
+
+
+def _in_all(model: Model, checkpoint: Checkpoint) -> Stored:
+    """Return what an index or the hub's counts say: the sum alone, held against the config."""
+    stored = checkpoint.stored_bytes or 0
+    size = dtype_bytes(model.dtype.removeprefix("torch.")) if model.dtype else HALF_BYTES
+    behind = [weight for layer in model.mtp for weight in layer.weights]
+    described = sum(model.held_bytes(path, weight, size) for _, path, weight in model.weights())
+    described_with = described + sum(weight.values for weight in behind) * size
+    note = (
+        f"The checkpoint holds {stored:,} bytes ({checkpoint.read}) where config.json describes {described:,}; the "
+        "figures follow the config."
+    )
+    differs = min(abs(stored - described), abs(stored - described_with)) * AGREED > stored
+    return Stored(
+        read=checkpoint.read, modules={}, bytes_by_group={}, total_bytes=stored, notes=(note,) if differs else ()
+    )
 
 
 def place_tensors(model: Model, tensors: Iterable[Tensor], *, read: str) -> Stored:

@@ -503,7 +503,7 @@ def _loaded(model: Model, version: Version, dtype: str, share: vllm_overhead.Sha
     beside = vllm_overhead.beside_weights(model, version, share, dtype_bytes(dtype))
     padding = vllm_overhead.padding(model, share, experts)
     spread = 0 if model.quantization is None or tp == 1 else size // 100
-    known = "shapes from the config" if model.stored is None else model.stored.read
+    known = model.stored.read if model.stored is not None and model.stored.modules else "shapes from the config"
     source = f"{known}, {model.quantization.describes if model.quantization else dtype}"
     low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
     loaded = Estimate(low - spread, best, high + spread, source)

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvbudget.checkpoint import Checkpoint
-from kvbudget.errors import AccessError, InputError
+from kvbudget.errors import AccessError, CannotTell, InputError
 from kvbudget.hub.files import CONFIG, MAX_CONFIG_BYTES, parse_object, read_object
 from kvbudget.hub.local import open_path
 from kvbudget.model import Model
+from kvbudget.units import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,19 +132,35 @@ def load_path(path: Path, *, name: str) -> Model:
 
 
 def model_of(checkpoint: Checkpoint) -> Model:
-    """Return the model whose checkpoint that is.
+    """Return the model whose checkpoint that is, with what the headers of its files say.
 
     Raises:
         CannotTell: Its architecture is not known.
         InputError: Its config is broken or contradicts itself.
     """
-    return Model.from_config(
-        checkpoint.config,
-        name=checkpoint.name,
-        source=checkpoint.source,
-        hf_quant_config=checkpoint.hf_quant_config,
-        quantize_config=checkpoint.quantize_config,
-    )
+    try:
+        model = Model.from_config(
+            checkpoint.config,
+            name=checkpoint.name,
+            source=checkpoint.source,
+            hf_quant_config=checkpoint.hf_quant_config,
+            quantize_config=checkpoint.quantize_config,
+        )
+    except CannotTell as error:
+        raise _with_size(error, checkpoint) from None
+    if checkpoint.stored_bytes is None:
+        return model
+    from kvbudget.placement import with_headers  # noqa: PLC0415 - configs alone need none of it
+
+    return with_headers(model, checkpoint)
+
+
+def _with_size(error: CannotTell, checkpoint: Checkpoint) -> CannotTell:
+    """Return the refusal with what is known all the same: the size of the weights."""
+    if not checkpoint.stored_bytes:
+        return error
+    size = gib(checkpoint.stored_bytes)
+    return CannotTell(f"{error} Its weights take {size} GiB ({checkpoint.read}).", key=error.key)
 
 
 def _is_local(reference: str) -> bool:

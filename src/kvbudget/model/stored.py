@@ -40,6 +40,7 @@ class Stored:
         modules: What is stored of a weight, by its full path (`Model.weights`).
         bytes_by_group: What the model's parts take in the files; MTP layers and towers apart.
         not_loaded_bytes: What engines do not load of the files: tables that they compute, a tied head's copy.
+        total_bytes: Bytes of all tensors where an index or the hub tells them without their names.
         notes: Where headers and config disagree, a sentence each.
     """
 
@@ -47,9 +48,10 @@ class Stored:
     modules: Mapping[str, Held]
     bytes_by_group: Mapping[Group, int]
     not_loaded_bytes: int = 0
+    total_bytes: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
-        return sum(self.bytes_by_group.values())
+        return sum(self.bytes_by_group.values()) if self.total_bytes is None else self.total_bytes

@@ -127,7 +127,10 @@ def weights_document(e: WeightExplanation) -> Document:
             )
         )
     blocks.append(Block(lines=tuple(f"note: {note}" for note in e.notes)))
-    return Document(title=title, lead=(_model_line(model), f"stored as {stored}"), blocks=tuple(blocks))
+    lead = [_model_line(model), f"stored as {stored}"]
+    if model.stored is not None:
+        lead.append(f"in the files: {gib(model.stored.nbytes)} GiB ({model.stored.read})")
+    return Document(title=title, lead=tuple(lead), blocks=tuple(blocks))
 
 
 def _weight_table(rows: Iterable[WeightRow], total: WeightExplanation | None) -> Table:
