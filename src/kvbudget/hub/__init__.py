@@ -60,9 +60,7 @@ def open_checkpoint(
         CannotTell: A GGUF file has something that is not known.
     """
     if not reference.strip():
-        raise InputError(
-            "The model's name is empty; give a folder with a config.json or a name from `kvbudget models`."
-        )
+        raise InputError("The model's name is empty; give a hub id, a folder or a name from `kvbudget models`.")
     if _is_local(reference):
         if revision is not None:
             raise InputError(f"--revision is for hub ids, and {_shown(reference)} is on this machine; leave it out.")
@@ -131,19 +129,24 @@ def load_path(path: Path, *, name: str) -> Model:
 
 
 def model_of(checkpoint: Checkpoint) -> Model:
-    """Return the model whose checkpoint that is.
+    """Return the model whose checkpoint that is, with what its headers say of the weights.
 
     Raises:
         CannotTell: Its architecture is not known.
         InputError: Its config is broken or contradicts itself.
     """
-    return Model.from_config(
+    model = Model.from_config(
         checkpoint.config,
         name=checkpoint.name,
         source=checkpoint.source,
         hf_quant_config=checkpoint.hf_quant_config,
         quantize_config=checkpoint.quantize_config,
     )
+    if checkpoint.tensors is None:
+        return model
+    from kvbudget.placement import with_headers  # noqa: PLC0415 - where no header was read there is nothing to place
+
+    return with_headers(model, checkpoint)
 
 
 def _is_local(reference: str) -> bool:
