@@ -215,7 +215,9 @@ def test_a_gguf_alone_and_in_a_folder(tmp_path: Path, version: int) -> None:
     assert (alone.format, alone.tensors) == (GGUF, (EMBEDDING, OUTPUT))
     assert (within.tensors, within.config) == (alone.tensors, alone.config)
     assert alone.metadata["llama.block_count"] == 2
-    assert load_model(f"{place}/m-Q8_0.gguf").num_attention_heads == 4
+    model = load_model(f"{place}/m-Q8_0.gguf")
+    assert model.num_attention_heads == 4
+    assert model.stored is not None
 
 
 def test_a_split_gguf_by_any_part(tmp_path: Path) -> None:

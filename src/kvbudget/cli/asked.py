@@ -39,7 +39,9 @@ def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tup
         model, command = command[0], None  # a lone word is the model, as everywhere after two dashes
     if not command:
         if not model:
-            raise InputError("No model was named; give a folder, a config.json or a name from `kvbudget models`.")
+            raise InputError(
+                "No model was named; give a hub id, a folder, a config.json or a name from `kvbudget models`."
+            )
         return model, options
     from kvbudget.cli.launch import parse_launch  # noqa: PLC0415 - few commands paste one
 

@@ -52,7 +52,7 @@ def fit(
 ) -> None:
     """Say whether MODEL fits, and for how many requests at once.
 
-    MODEL is a folder, a config.json or a short name of `kvbudget models`.
+    MODEL is a hub id, a folder, a config.json, a .gguf file or a short name of `kvbudget models`.
     A launch command may stand after --; what stands before it wins.
 
     \b

@@ -61,9 +61,7 @@ def open_checkpoint(
         CannotTell: A GGUF file has something that is not known.
     """
     if not reference.strip():
-        raise InputError(
-            "The model's name is empty; give a folder with a config.json or a name from `kvbudget models`."
-        )
+        raise InputError("The model's name is empty; give a hub id, a folder or a name from `kvbudget models`.")
     if _is_local(reference):
         if revision is not None:
             raise InputError(f"--revision is for hub ids, and {_shown(reference)} is on this machine; leave it out.")

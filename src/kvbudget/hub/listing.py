@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.checkpoint import GGUF, PYTORCH, SAFETENSORS
 from kvbudget.errors import InputError
-from kvbudget.headers.gguf import split_names
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
@@ -118,6 +117,8 @@ def _is_complete(files: Sequence[str], place: str, *, strict: bool) -> bool:
 
 def _gguf(names: Sequence[str], place: str, variant: str | None) -> Weights:
     """Return the parts of the one GGUF model that is meant."""
+    from kvbudget.headers.gguf import split_names  # noqa: PLC0415 - folders of safetensors need none of it
+
     models: dict[str, tuple[str, ...]] = {}
     for name in names:
         folder, _, file = name.rpartition("/")
