@@ -6,6 +6,7 @@ arithmetic is in `vllm_cache`, the estimated parts are in `vllm_overhead`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,10 +18,12 @@ from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
+from kvbudget.facts import what_if as what_if_facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
+from kvbudget.model.what_if import can_imagine, unknown
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
-from kvbudget.units import GIB
+from kvbudget.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Layer, Model, Weight
+    from kvbudget.model.schemes import Recipe
 
 DEFAULT_MODEL_LEN = 2048
 """What vLLM takes when the config names no length (config/model.py, _get_and_verify_max_len)."""
@@ -80,7 +84,6 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
         InputError: The layout or the length is one that the engine refuses.
     """
     check_layout(d)
-    check_quantization(d)
     here = _where(d.engine_version, d.card)
     version, rules = here.version, here.rules
     dtype = _dtype(d.dtype, d.model, here.capability)
@@ -325,7 +328,10 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             f"vLLM {d.engine_version} refuses {d.model.architecture}: it was served until {was}; the figures hold if "
             f"it were loaded (--engine-version {was})."
         )
-    method = d.model.quantization.method if d.model.quantization else ""
+    recipe = d.model.quantization
+    method = recipe.method if recipe is not None and recipe.origin == "checkpoint" else ""
+    if recipe is not None and recipe.origin != "checkpoint":
+        yield from _quantization_cautions(d, version, recipe)
     if method in facts.METHODS_GONE and version >= facts.METHODS_GONE[method]:
         yield (
             f"vLLM {d.engine_version} has no quantization method {method}, so it refuses this checkpoint unless a "
@@ -343,36 +349,96 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
         )
 
 
+def _quantization_cautions(d: Deployment, version: Version, recipe: Recipe) -> Iterator[str]:
+    """Yield what to know about weights that are not the checkpoint's own."""
+    here, name = d.engine_version, recipe.asked
+    if recipe.origin == "imagined":
+        stops = (
+            f"vLLM {here} has no --quantization {name}"
+            if name not in facts.QUANTIZATIONS
+            else f"started with --quantization {name} over the plain checkpoint, vLLM {here} stops"
+        )
+        varies = f" Recipes vary in {recipe.varies}: low and high bound it." if recipe.varies else ""
+        yield (
+            f"What if: the weights are a guess at a checkpoint in {name} format; {d.model.name or 'the model'} itself is "
+            f"not quantized, and {stops}. Serve such a checkpoint, without the flag.{varies}"
+        )
+        return
+    plain = plain_weight_bytes(d)
+    if version >= what_if_facts.STREAMED:
+        largest = max(sum(weight.values for weight in layer.weights) for layer in _distinct(d.model))
+        room = largest * dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card))) // d.tensor_parallel_size
+        yield (
+            f"--quantization {name}: vLLM {here} reads the plain weights and quantizes them layer by layer, so loading "
+            f"peaks at most one layer ({gib(room)} GiB) above the weights line."
+        )
+        return
+    more = "more than " if version >= what_if_facts.WHOLE_AND_MORE else ""
+    yield (
+        f"--quantization {name}: vLLM {here} holds all plain weights on the GPU before it quantizes them, so loading peaks "
+        f"at {more}{gib(plain)} GiB a GPU and may run out of memory though the quantized weights fit; since 0.16 it goes "
+        "layer by layer."
+    )
+
+
+def plain_weight_bytes(d: Deployment) -> int:
+    """Return the bytes of the weights on one GPU before the engine quantizes them; stages count as one."""
+    share = vllm_overhead.Share(d.tensor_parallel_size, d.tensor_parallel_size, d.enable_expert_parallel, None)
+    size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))
+    return sum(share.of(weight).values for _, weight in _placed(d.model, None)) * size
+
+
+def served(d: Deployment) -> Deployment:
+    """Return the deployment with its model as it is held: as it is given, or as `--quantization` would make it.
+
+    Raises:
+        InputError, CannotTell: As `check_quantization`.
+    """
+    check_quantization(d)
+    recipe = d.model.quantization
+    if d.quantization is None or (recipe is not None and recipe.origin == "checkpoint"):
+        return d
+    return d.replaced(model=d.model.with_quantization(d.quantization, facts.parse_version(d.engine_version)))
+
+
 def check_quantization(d: Deployment) -> None:
     """Refuse a `--quantization` that is unknown, or that the checkpoint is not.
 
+    Over a checkpoint that is not quantized, a name that the engine would refuse is a question, unless `Deployment.what_if`
+    says that it is to be launched: then it is refused as well.
+
     Raises:
-        InputError: No such method, or a method of checkpoints over one that is not quantized: vLLM would stop.
-        CannotTell: A method that quantizes while loading, which is not counted yet.
+        InputError: No such method, or not this checkpoint's.
+        CannotTell: A method that takes the layers from a configuration of its own.
     """
-    name = d.quantization
+    name, recipe = d.quantization, d.model.quantization
     if name is None:
         return
-    if name not in facts.QUANTIZATIONS:
-        raise InputError(f"--quantization {name!r} is not known; choose one of {', '.join(facts.QUANTIZATIONS)}.")
-    if d.model.quantization is None and facts.QUANTIZATIONS[name]:
-        raise CannotTell(
-            f"--quantization {name} quantizes while loading, which this version of kvbudget does not count yet; give a "
-            "checkpoint that is quantized already.",
-            key="quantization",
-        )
-    if d.model.quantization is not None:
-        method = d.model.quantization.method
-        if not facts.same_method(name, method):
-            raise InputError(
-                f"--quantization {name}, but the checkpoint's quantization is {method}, so vLLM would stop; leave the "
-                "flag out."
-            )
-    else:
+    imagined = can_imagine(name)
+    if name not in facts.QUANTIZATIONS and not imagined:
+        raise unknown(name)
+    if recipe is not None and recipe.origin == "checkpoint":
+        if facts.same_method(name, recipe.method):
+            return
+        known = name in facts.QUANTIZATIONS
         raise InputError(
-            f"--quantization {name}, but config.json has no quantization_config, so vLLM would stop; pick a checkpoint "
-            f"in that format or leave the flag out."
+            f"--quantization {name[:40]}, but the checkpoint's quantization is {recipe.method}, so "
+            + ("vLLM would stop; leave the flag out." if known else "there is nothing left to quantize; give the plain one.")
         )
+    if imagined and (d.what_if or _loads_plain(name, facts.parse_version(d.engine_version))):
+        return
+    if name in ("online", "torchao"):
+        raise unknown(name)
+    raise InputError(
+        f"--quantization {name[:40]}, but config.json has no quantization_config, so vLLM would stop; pick a checkpoint "
+        "in that format or leave the flag out."
+    )
+
+
+def _loads_plain(name: str, version: Version) -> bool:
+    """Whether this version of the engine quantizes plain weights by that name while it loads them."""
+    row = what_if_facts.WHILE_LOADING.get(name)
+    return row is not None and row.since <= version and (row.until is None or version < row.until)
 
 
 def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
@@ -388,7 +454,7 @@ def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | Non
     return sum(_weight_bytes(model, dtype, vllm_overhead.Share(tp, tp, expert_parallel, stage)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[int, int]:
     """Return (bytes of routed experts, bytes of all else) on one rank; see `weight_bytes`."""
     size = dtype_bytes(dtype)
@@ -506,8 +572,17 @@ def _loaded(model: Model, version: Version, dtype: str, share: vllm_overhead.Sha
     known = "shapes from the config" if model.stored is None else model.stored.read
     source = f"{known}, {model.quantization.describes if model.quantization else dtype}"
     low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
+    sizes = (size, *(sum(_weight_bytes(other, dtype, share)) for other in _variants(model)))
+    low, high = low + min(sizes) - size, high + max(sizes) - size
     loaded = Estimate(low - spread, best, high + spread, source)
     return loaded, loaded.low == loaded.high
+
+
+@lru_cache(maxsize=256)
+def _variants(model: Model) -> tuple[Model, ...]:
+    """Return the model under each other recipe that its quantization may stand for."""
+    recipe = model.quantization
+    return tuple(replace(model, quantization=other) for other in recipe.variants) if recipe is not None else ()
 
 
 @lru_cache(maxsize=1024)

@@ -114,6 +114,7 @@ def explain_weights(d: Deployment) -> WeightExplanation:
     Raises:
         InputError, CannotTell: As `kvbudget.budget`.
     """
+    d = vllm.served(d)
     model, s = d.model, vllm.settings(d)
     dtype, tp = s.dtype, d.tensor_parallel_size
     fixed = vllm.fixed(
