@@ -68,8 +68,8 @@ class Deployment:
         usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
         max_model_len: The longest request; `AUTO` (-1) for the longest that fits.
         allow_long: Do not refuse a `max_model_len` above the model's own.
-        quantization: vLLM's flag; over a checkpoint that is not quantized also the question what one in that format would
-            weigh (``awq``, ``int8``, ``gguf:Q4_K_M``; see `kvbudget.model.what_if`).
+        quantization: vLLM's flag; over a checkpoint that is not quantized also the question what one in that format
+            would weigh (``awq``, ``int8``, ``gguf:Q4_K_M``; see `kvbudget.model.what_if`).
         what_if: Answer that question where the engine would stop; False for a command that is to be launched as it is.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.

@@ -18,10 +18,8 @@ from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
-from kvbudget.facts import what_if as what_if_facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
-from kvbudget.model.what_if import can_imagine, unknown
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
 from kvbudget.units import GIB, gib
 
@@ -330,8 +328,7 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
         )
     recipe = d.model.quantization
     method = recipe.method if recipe is not None and recipe.origin == "checkpoint" else ""
-    if recipe is not None and recipe.origin != "checkpoint":
-        yield from _quantization_cautions(d, version, recipe)
+    yield from quantization_cautions(d, version)
     if method in facts.METHODS_GONE and version >= facts.METHODS_GONE[method]:
         yield (
             f"vLLM {d.engine_version} has no quantization method {method}, so it refuses this checkpoint unless a "
@@ -349,36 +346,45 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
         )
 
 
-def _quantization_cautions(d: Deployment, version: Version, recipe: Recipe) -> Iterator[str]:
-    """Yield what to know about weights that are not the checkpoint's own."""
-    here, name = d.engine_version, recipe.asked
+def quantization_cautions(d: Deployment, version: Version) -> Iterator[str]:
+    """Yield what to know about weights that are not the checkpoint's own: a guess, or made while loading."""
+    recipe = d.model.quantization
+    if recipe is None or recipe.origin == "checkpoint":
+        return
     if recipe.origin == "imagined":
-        stops = (
-            f"vLLM {here} has no --quantization {name}"
-            if name not in facts.QUANTIZATIONS
-            else f"started with --quantization {name} over the plain checkpoint, vLLM {here} stops"
-        )
-        varies = f" Recipes vary in {recipe.varies}: low and high bound it." if recipe.varies else ""
-        yield (
-            f"What if: the weights are a guess at a checkpoint in {name} format; {d.model.name or 'the model'} itself is "
-            f"not quantized, and {stops}. Serve such a checkpoint, without the flag.{varies}"
-        )
+        yield _imagined(d, version, recipe)
         return
-    plain = plain_weight_bytes(d)
-    if version >= what_if_facts.STREAMED:
+    from kvbudget.facts import what_if  # noqa: PLC0415 - few deployments quantize while loading
+
+    told = f"--quantization {d.quantization}: vLLM {d.engine_version}"
+    if version >= what_if.WHILE_LOADING[recipe.asked].streamed:
         largest = max(sum(weight.values for weight in layer.weights) for layer in _distinct(d.model))
-        room = largest * dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card))) // d.tensor_parallel_size
+        size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))
         yield (
-            f"--quantization {name}: vLLM {here} reads the plain weights and quantizes them layer by layer, so loading "
-            f"peaks at most one layer ({gib(room)} GiB) above the weights line."
+            f"{told} reads the plain weights and quantizes them layer by layer; loading peaks at most one plain layer "
+            f"({gib(largest * size // d.tensor_parallel_size)} GiB) above the weights line."
         )
         return
-    more = "more than " if version >= what_if_facts.WHOLE_AND_MORE else ""
+    more = "more than " if version >= what_if.WHOLE_AND_MORE else ""
     yield (
-        f"--quantization {name}: vLLM {here} holds all plain weights on the GPU before it quantizes them, so loading peaks "
-        f"at {more}{gib(plain)} GiB a GPU and may run out of memory though the quantized weights fit; since 0.16 it goes "
-        "layer by layer."
+        f"{told} holds all plain weights on the GPU before it quantizes them: loading peaks at {more}"
+        f"{gib(plain_weight_bytes(d))} GiB and may run out of memory though the quantized weights fit; since "
+        f"{'.'.join(map(str, what_if.STREAMED[:2]))} it goes layer by layer."
     )
+
+
+def _imagined(d: Deployment, version: Version, recipe: Recipe) -> str:
+    """Return what to know about weights that are a guess at a checkpoint which was not given."""
+    here, method = f"vLLM {d.engine_version}", recipe.method.partition(":")[0]
+    if method in facts.METHODS_GONE and version >= facts.METHODS_GONE[method]:
+        then = f"{here} reads no checkpoints in {method} format, so the rest holds for an engine that did"
+    elif d.quantization in facts.QUANTIZATIONS:
+        then = f"serve one in {method} format without the flag, on which {here} stops with a plain one"
+    else:
+        then = f"serve one in {method} format without the flag, which is none of vLLM's"
+    varies = f"; low and high: {recipe.varies}" if recipe.varies else ""
+    name = d.model.name or "the model"
+    return f"What if: the weights are a guess at another checkpoint, since {name} is not quantized; {then}{varies}."
 
 
 def plain_weight_bytes(d: Deployment) -> int:
@@ -404,8 +410,8 @@ def served(d: Deployment) -> Deployment:
 def check_quantization(d: Deployment) -> None:
     """Refuse a `--quantization` that is unknown, or that the checkpoint is not.
 
-    Over a checkpoint that is not quantized, a name that the engine would refuse is a question, unless `Deployment.what_if`
-    says that it is to be launched: then it is refused as well.
+    Over a checkpoint that is not quantized, a name that the engine would refuse is a question, unless
+    `Deployment.what_if` says that it is to be launched: then it is refused as well.
 
     Raises:
         InputError: No such method, or not this checkpoint's.
@@ -414,31 +420,26 @@ def check_quantization(d: Deployment) -> None:
     name, recipe = d.quantization, d.model.quantization
     if name is None:
         return
+    from kvbudget.model.what_if import can_imagine, unknown, while_loading  # noqa: PLC0415 - the flag is rare
+
     imagined = can_imagine(name)
     if name not in facts.QUANTIZATIONS and not imagined:
         raise unknown(name)
     if recipe is not None and recipe.origin == "checkpoint":
         if facts.same_method(name, recipe.method):
             return
-        known = name in facts.QUANTIZATIONS
+        then = "vLLM would stop; leave the flag out" if name in facts.QUANTIZATIONS else "give the plain checkpoint"
         raise InputError(
-            f"--quantization {name[:40]}, but the checkpoint's quantization is {recipe.method}, so "
-            + ("vLLM would stop; leave the flag out." if known else "there is nothing left to quantize; give the plain one.")
+            f"--quantization {name[:40]}, but the checkpoint's quantization is {recipe.method}, so {then}."
         )
-    if imagined and (d.what_if or _loads_plain(name, facts.parse_version(d.engine_version))):
+    if imagined and (d.what_if or while_loading(name, facts.parse_version(d.engine_version)) is not None):
         return
     if name in ("online", "torchao"):
         raise unknown(name)
     raise InputError(
-        f"--quantization {name[:40]}, but config.json has no quantization_config, so vLLM would stop; pick a checkpoint "
-        "in that format or leave the flag out."
+        f"--quantization {name[:40]}, but config.json has no quantization_config, so vLLM would stop; pick a "
+        "checkpoint in that format or leave the flag out."
     )
-
-
-def _loads_plain(name: str, version: Version) -> bool:
-    """Whether this version of the engine quantizes plain weights by that name while it loads them."""
-    row = what_if_facts.WHILE_LOADING.get(name)
-    return row is not None and row.since <= version and (row.until is None or version < row.until)
 
 
 def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
@@ -570,7 +571,9 @@ def _loaded(model: Model, version: Version, dtype: str, share: vllm_overhead.Sha
     padding = vllm_overhead.padding(model, share, experts)
     spread = 0 if model.quantization is None or tp == 1 else size // 100
     known = "shapes from the config" if model.stored is None else model.stored.read
-    source = f"{known}, {model.quantization.describes if model.quantization else dtype}"
+    guess = model.quantization is not None and model.quantization.origin == "imagined"
+    told = model.quantization.describes if model.quantization else dtype
+    source = f"{'what if: ' if guess else ''}{known}, {told}"
     low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
     sizes = (size, *(sum(_weight_bytes(other, dtype, share)) for other in _variants(model)))
     low, high = low + min(sizes) - size, high + max(sizes) - size

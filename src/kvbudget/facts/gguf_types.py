@@ -57,8 +57,9 @@ FILE_TYPE_ALIASES: Mapping[str, str] = MappingProxyType(
 )
 """Other spellings (tools/quantize/quantize.cpp, QUANT_OPTIONS)."""
 
-NEEDS_IMATRIX = frozenset({"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "Q2_K_S"})
-"""File types that are refused without an importance matrix (tensor_requires_imatrix)."""
+NEEDS_IMATRIX = frozenset({"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S"})
+"""File types that are refused without an importance matrix: those with tensors in IQ3_XXS or less, embeddings and head
+apart, and one more (tensor_requires_imatrix)."""
 
 FALLBACKS: Mapping[str, str] = MappingProxyType(
     {

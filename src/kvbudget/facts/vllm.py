@@ -233,7 +233,7 @@ def same_method(one: str, other: str) -> bool:
     return QUANTIZATION_FAMILIES.get(one, one) == QUANTIZATION_FAMILIES.get(other, other)
 
 
-METHODS_GONE: Mapping[str, Version] = MappingProxyType({"bitsandbytes": (0, 28, 0), "mlx": OLDEST})
+METHODS_GONE: Mapping[str, Version] = MappingProxyType({"bitsandbytes": (0, 28, 0), "gguf": (0, 24, 0), "mlx": OLDEST})
 """Method of checkpoints -> the first version that was read without it (model_executor/layers/quantization/__init__.py)."""
 
 _MIB = 1 << 20

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STREAMED: Version = (0, 16, 0)
-"""The first version whose unquantized weights are never on the GPU all at once: layers are made on the meta device,
+"""The first version whose weights for FP8 are never plain on the GPU all at once: layers are made on the meta device,
 loaded and quantized one by one (vllm-project/vllm #31914; layers/quantization/fp8.py of the wheels 0.15.1 and 0.16)."""
 
 WHOLE_AND_MORE: Version = (0, 13, 0)
@@ -40,6 +40,7 @@ class WhileLoading(NamedTuple):
         since: The first version that has the name.
         until: The first version without it, None if it is still there.
         source: Where it was read.
+        streamed: The first version that never has all plain weights on the GPU at once.
     """
 
     name: str
@@ -48,6 +49,7 @@ class WhileLoading(NamedTuple):
     since: Version
     until: Version | None
     source: str
+    streamed: Version = OLDEST
 
 
 _ONLINE = "vLLM 0.19 to 0.32, config/quantization.py, layers/quantization/online/"
@@ -64,6 +66,7 @@ WHILE_LOADING: Mapping[str, WhileLoading] = MappingProxyType(
                 OLDEST,
                 None,
                 "vLLM 0.8.5 to 0.32, layers/quantization/fp8.py; 0.32 takes it for fp8_per_tensor" + _SKIPS,
+                STREAMED,
             ),
             WhileLoading("fp8_per_tensor", "fp8_tensor", "fp8_tensor", (0, 20, 0), None, _ONLINE + "fp8.py"),
             WhileLoading("fp8_per_block", "fp8_block", "fp8_block", (0, 20, 0), None, _ONLINE + "fp8.py"),
@@ -82,6 +85,7 @@ WHILE_LOADING: Mapping[str, WhileLoading] = MappingProxyType(
                 OLDEST,
                 (0, 19, 0),
                 "vLLM 0.8.5, layers/quantization/ptpc_fp8.py (AMD's cards)",
+                STREAMED,
             ),
             WhileLoading(
                 "bitsandbytes",
@@ -100,6 +104,15 @@ WHILE_LOADING: Mapping[str, WhileLoading] = MappingProxyType(
 ROUTERS_TOO = frozenset({"k2_horizon", "lfm2_moe", "qwen3_moe"})
 """Model types whose router is a linear layer like the others to vLLM, so that it is quantized while loading
 (model_executor/models/, GateLinear with a quant_config, 0.32)."""
+
+KEPT_PLAIN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "falcon_mamba": ("state",),
+        "jamba": ("state",),
+        "mamba": ("state",),
+    }
+)
+"""Model type -> groups whose layers vLLM makes without a quantization (layers/mamba/mamba_mixer.py, 0.32)."""
 
 
 class Usual(NamedTuple):

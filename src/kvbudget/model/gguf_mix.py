@@ -133,7 +133,7 @@ def _that_fits(chosen: str, columns: int) -> str:
 
 def more_bits(number: int, of: int) -> bool:
     """Whether the mixes spend more bits on one of `of` layers: the first and last eighth, and every third between."""
-    return number < of // 8 or number >= 7 * of // 8 or (number - of // 8) % 3 == 2
+    return number < of // 8 or number >= 7 * of // 8 or (number - of // 8) % 3 == 2  # noqa: PLR2004 - the third
 
 
 class _Mix(NamedTuple):
@@ -378,7 +378,7 @@ def _recipe(model: Model, kind: str, pieces: Mapping[str, tuple[Piece, ...]], *,
     mix = ", ".join(name for name, _ in counts.most_common())
     return MixRecipe(
         method=f"gguf:{kind}",
-        describes=f"what if: a GGUF file of type {kind} ({mix}) {'with' if imatrix else 'without'} an importance matrix",
+        describes=f"GGUF {kind} ({mix}), {'with' if imatrix else 'without'} an importance matrix",
         scheme=None,
         never=TOWERS,
         origin="imagined",
@@ -397,8 +397,8 @@ def shape_of(model: Model, tensors: Iterable[Tensor]) -> Shape:
     """Return what the rules of the mixes look at."""
     names = {tensor.name for tensor in tensors}
     kind, layers = model.model_type, len(model.layers)
-    first = model.layers[0]
-    caches = [cache for layer in model.layers for cache in layer.caches] if kind in facts.KV_HEADS_FOR_ALL else first.caches
+    looked_at = model.layers if kind in facts.KV_HEADS_FOR_ALL else model.layers[:1]
+    caches = [cache for layer in looked_at for cache in layer.caches]
     sharing = next((_sharing(cache) for cache in caches if isinstance(cache, (Attention, LatentAttention))), 0)
     grouped = sharing > 1 or kind not in facts.SEVENTY_GROUPED
     return Shape(
@@ -474,7 +474,7 @@ def _text(model: Model) -> Mapping[str, object]:
 
 def _unknown(model: Model, what: str, name: str) -> CannotTell:
     return CannotTell(
-        f"How GGUF files name {what} {name[:60]!r} is not known to this version of kvbudget, so the type of its tensors "
-        f"cannot be told; {model.name or 'the model'} needs a GGUF file of its own.",
+        f"How GGUF files name {what} {name[:60]!r} is not known to this version of kvbudget, so the types of the "
+        f"tensors are unknown; give a GGUF file of {model.name or 'the model'} itself.",
         key="quantization",
     )

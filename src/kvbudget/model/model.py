@@ -212,7 +212,7 @@ def _quantized(model: Model, name: str, version: Version | None) -> Model:
 
     if model.quantization is not None and model.quantization.origin == "checkpoint":
         raise InputError(
-            f"--quantization {name}: the checkpoint is quantized already ({model.quantization.method}); give the one that "
-            "is not."
+            f"--quantization {name[:40]}: the checkpoint is quantized already ({model.quantization.method}); give the "
+            "plain one."
         )
     return replace(model, quantization=what_if(model, name, version or NEWEST), stored=None)

@@ -51,8 +51,11 @@ Scales are float32 but for MXFP4's and MXFP8's exponents and NVFP4's scales of b
 ONE_SCALE = frozenset({"fp8_tensor", "nvfp4"})
 """Layouts with a scale of the whole matrix, of which vLLM keeps one for the projections that it joins."""
 
-JOINED = Names(["k_proj", "v_proj", "up_proj"], key="--quantization")
-"""Projections that vLLM joins to the one before them (vllm/model_executor/models, packed_modules_mapping)."""
+_SECOND = ("k_proj", "v_proj", "in_proj_z", "in_proj_a")
+JOINED = Names(_SECOND, key="--quantization")
+JOINED_GATED = Names((*_SECOND, "up_proj"), key="--quantization")
+"""Projections that vLLM joins to the one before them, with and without a gate beside the up projection
+(vllm/model_executor/models, packed_modules_mapping)."""
 
 
 def what_if(model: Model, name: str, version: Version) -> Recipe:
@@ -72,15 +75,22 @@ def what_if(model: Model, name: str, version: Version) -> Recipe:
         from kvbudget.model.gguf_mix import mix_recipe  # noqa: PLC0415 - a table of its own, seldom asked for
 
         return mix_recipe(model, name.strip()[len(GGUF) :])
-    row = facts.WHILE_LOADING.get(key)
-    if row is not None and row.since <= version and (row.until is None or version < row.until):
-        return _while_loading(row, model.model_type in facts.ROUTERS_TOO)
+    row = while_loading(key, version)
+    if row is not None:
+        return _while_loading(row, _kept_plain(model), JOINED_GATED if _is_gated(model) else JOINED)
     usual = facts.USUAL_ALIASES.get(key, key)
     if usual in facts.USUAL:
-        return _usual(usual, bool(model.num_experts and _has_experts(model)))
-    if row is not None:
-        raise InputError(_not_in_this_version(row, version))
+        ahead = tuple(f"{model.prefix}.{len(model.layers) + i}" for i in range(len(model.mtp)))
+        return _usual(usual, ahead, mixture=bool(model.num_experts and _has_experts(model)))
+    if key in facts.WHILE_LOADING:
+        raise InputError(_not_in_this_version(facts.WHILE_LOADING[key], version))
     raise unknown(name)
+
+
+def while_loading(name: str, version: Version) -> facts.WhileLoading | None:
+    """Return what this version of vLLM makes of plain weights by that name, None if it has no such name."""
+    row = facts.WHILE_LOADING.get(name)
+    return row if row is not None and row.since <= version and (row.until is None or version < row.until) else None
 
 
 def can_imagine(name: str) -> bool:
@@ -106,51 +116,45 @@ def _not_in_this_version(row: facts.WhileLoading, version: Version) -> str:
     """Return the refusal of a name that another version has."""
     asked = ".".join(map(str, version))
     if row.until is not None and version >= row.until:
-        return f"--quantization {row.name}: vLLM {asked} no longer has it; choose another or an older --engine-version."
+        return f"--quantization {row.name}: vLLM {asked} no longer has it; choose another, or an older version."
     since = ".".join(map(str, row.since[:2]))
-    return (
-        f"--quantization {row.name}: vLLM has it since {since}, not in {asked}; choose another or a newer --engine-version."
-    )
+    return f"--quantization {row.name}: vLLM has it since {since}, not in {asked}; choose another, or a newer version."
 
 
 @lru_cache(maxsize=64)
-def _while_loading(row: facts.WhileLoading, routers: bool) -> Recipe:
+def _while_loading(row: facts.WhileLoading, kept: frozenset[Group], joined: Names) -> Recipe:
     """Return what the engine makes of plain weights (layers/quantization/online/base.py, 0.32).
 
-    Linear layers of towers are among them wherever a class hands its configuration on; of routed experts the recipe
-    has its own layout.
+    Linear layers of towers are among them; `kept` are the parts that the model's class makes without quantization.
     """
     linear, experts = LAYOUTS.get(row.linear), LAYOUTS.get(row.experts)
-    groups = (BODY | TOWERS | ({Group.ROUTER} if routers else set()) if linear else frozenset()) - {Group.EXPERTS}
     kinds = dict.fromkeys(scheme.name for scheme in (linear, experts) if scheme is not None)
     what = " and ".join(kinds) + ("" if linear else ", routed experts alone") + ("" if experts else ", linear layers")
-    variants = ()
-    if row.linear == "nf4" and linear is not None:  # old versions kept the scales quantized
-        twice = replace(linear, scale_bytes=1, superblock=256)
-        variants = (_loading_recipe(row, twice, twice, groups, what),)
-    return replace(_loading_recipe(row, linear, experts, groups, what), variants=variants)
-
-
-def _loading_recipe(
-    row: facts.WhileLoading, linear: Scheme | None, experts: Scheme | None, groups: frozenset[Group], what: str
-) -> Recipe:
-    return Recipe(
+    recipe = Recipe(
         method=row.name,
         describes=f"{what}, quantized by vLLM while loading",
         scheme=linear,
-        groups=groups,
-        never=frozenset({Group.EMBEDDINGS, Group.NORMS, Group.ROUTER, Group.HEAD}) - groups,
-        rules=tuple(_loading_rules(row, linear, experts)),
+        groups=BODY | TOWERS | {Group.ROUTER} if linear else frozenset(),
+        never=kept | {Group.EMBEDDINGS, Group.NORMS, Group.HEAD},
+        rules=tuple(_loading_rules(row, linear, experts, joined)),
         origin="loading",
         asked=row.name,
     )
+    if row.linear != "nf4" or linear is None:
+        return recipe
+    twice = replace(linear, scale_bytes=1, superblock=256)  # as the oldest versions keep them
+    rules = tuple(_loading_rules(row, twice, twice, joined))
+    other = replace(recipe, scheme=twice, rules=rules)
+    return replace(recipe, variants=(other,), varies="scales that are quantized again, or not")
 
 
-def _loading_rules(row: facts.WhileLoading, linear: Scheme | None, experts: Scheme | None) -> Iterator[Rule]:
+def _loading_rules(
+    row: facts.WhileLoading, linear: Scheme | None, experts: Scheme | None, joined: Names
+) -> Iterator[Rule]:
     """Yield the rules for experts, and for projections that share the scale of the one they are joined to."""
     for group, key, scheme in ((Group.EXPERTS, row.experts, experts), (None, row.linear, linear)):
         if scheme is not None and key in ONE_SCALE:
-            yield Rule(scheme=_without_scale(scheme), names=JOINED, group=group)
+            yield Rule(scheme=_without_scale(scheme), names=joined, group=group)
         if group is not None:
             yield Rule(scheme=scheme, group=group)
 
@@ -161,32 +165,52 @@ def _without_scale(scheme: Scheme) -> Scheme:
 
 
 @lru_cache(maxsize=64)
-def _usual(name: str, mixture: bool) -> Recipe:
-    """Return the recipe of a checkpoint as its tool usually makes it, with variants that bound it."""
+def _usual(name: str, ahead: tuple[str, ...], *, mixture: bool) -> Recipe:
+    """Return the recipe of a checkpoint as its tool usually makes it, with variants that bound it.
+
+    Layers that predict several tokens, whose paths are `ahead`, stay as they are.
+    """
     row = facts.USUAL[name]
     kept = frozenset(Group(name) for name in row.mixtures_keep) if mixture else frozenset()
-    best = _from_section(row, row.section)
-    variants = [_from_section(row, section) for section in (row.tight, row.loose) if section is not None]
+    best = _from_section(row, row.section, ahead)
+    variants = [_from_section(row, section, ahead) for section in (row.tight, row.loose) if section is not None]
     if kept:
         variants.append(best)
     if mixture:
         widest = variants[-1] if row.loose is not None else best
         variants.append(_without(widest, widest.groups - {Group.EXPERTS}))
     best = _without(best, kept)
-    describes = f"what if: {best.describes}, as {row.tool} usually makes it"
+    describes = f"{best.describes}, as {row.tool} usually makes it"
     return replace(best, describes=describes, variants=tuple(variants), varies=row.varies if variants else "")
 
 
-def _from_section(row: facts.Usual, section: Mapping[str, object]) -> Recipe:
+def _from_section(row: facts.Usual, section: Mapping[str, object], ahead: tuple[str, ...]) -> Recipe:
     recipe = read_recipe({"quantization_config": dict(section)})
     if recipe is None:  # pragma: no cover - the rows of the table quantize
         raise CannotTell(f"The recipe of {row.name} quantizes nothing.", key="quantization")
-    towers = TOWERS | {Group.MTP}
-    return replace(recipe, method=row.name, never=recipe.never | towers, origin="imagined", asked=row.name)
+    kept = (Rule(scheme=None, names=Names(ahead, key="--quantization")),) if ahead else ()
+    return replace(
+        recipe,
+        method=row.name,
+        never=recipe.never | TOWERS | {Group.MTP},
+        rules=kept + recipe.rules,
+        origin="imagined",
+        asked=row.name,
+    )
 
 
 def _without(recipe: Recipe, groups: frozenset[Group]) -> Recipe:
     return replace(recipe, never=recipe.never | groups)
+
+
+def _kept_plain(model: Model) -> frozenset[Group]:
+    """Return the parts of a model that its class makes without quantization."""
+    routers = frozenset() if model.model_type in facts.ROUTERS_TOO else frozenset({Group.ROUTER})
+    return routers | frozenset(Group(name) for name in facts.KEPT_PLAIN.get(model.model_type, ()))
+
+
+def _is_gated(model: Model) -> bool:
+    return any(weight.name.endswith("gate_proj") for layer in model.layers for weight in layer.weights)
 
 
 def _has_experts(model: Model) -> bool:
