@@ -169,6 +169,13 @@ def test_what_cannot_be_answered_is_refused(name: str, version: str, says: str) 
         budget(d)
 
 
+@pytest.mark.parametrize("value", [4, b"awq", ["awq"]])
+def test_a_name_is_text(value: object) -> None:
+    """Anything else is one sentence and no traceback."""
+    with pytest.raises(InputError, match="expected text"):
+        Deployment(model=plain(), gpu="h100", quantization=value)  # type: ignore[arg-type]
+
+
 def test_mxfp4_is_the_engines_own_since_0_28_and_a_guess_before() -> None:
     """The same name answers another question by version."""
     assert recipe_of(plain().with_quantization("mxfp4", (0, 28, 0))).origin == "loading"

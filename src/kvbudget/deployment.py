@@ -126,6 +126,7 @@ class Deployment:
             value = getattr(self, name)
             if value not in known:
                 raise InputError(f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}.")
+        _check_text("quantization", self.quantization, "fp8")
         _check_fraction(self.gpu_memory_utilization)
         ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
         if self.num_gpus is not None and self.num_gpus < ranks:
@@ -171,6 +172,12 @@ def shown(value: object, limit: int = 40) -> str:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _check_text(name: str, value: object, example: str) -> None:
+    """Refuse what is neither text nor left to the engine."""
+    if not isinstance(value, str | None):
+        raise InputError(f'{flag(name)} {shown(value)}: expected text, such as "{example}".')
 
 
 def _check_fraction(value: float | None) -> None:

@@ -105,6 +105,9 @@ ROUTERS_TOO = frozenset({"k2_horizon", "lfm2_moe", "qwen3_moe"})
 """Model types whose router is a linear layer like the others to vLLM, so that it is quantized while loading
 (model_executor/models/, GateLinear with a quant_config, 0.32)."""
 
+EVEN_TOWERS = 64
+"""SigLIP's feed-forward layers are quantized only if both widths are multiples of it (models/siglip.py, 0.32)."""
+
 KEPT_PLAIN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "falcon_mamba": ("state",),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import what_if as facts
 from kvbudget.facts.formats import Format
+from kvbudget.facts.gguf_types import FILE_TYPE_ALIASES, FILE_TYPES
 from kvbudget.model.module_names import Names
 from kvbudget.model.quantization import read_recipe
 from kvbudget.model.quantization_methods import FP8_CHANNEL, FP8_TENSOR, MXFP4, MXFP8, NVFP4, fp8_blocks
@@ -31,6 +32,10 @@ GGUF = "gguf:"
 _LAYER_SOURCE = "vLLM 0.32, model_executor/layers/quantization/online/"
 _INT8 = Format(name="int8", block_elems=1, block_bytes=1, source=_LAYER_SOURCE)
 _NIBBLES = Format(name="4-bit", block_elems=2, block_bytes=1, source=_LAYER_SOURCE)
+
+TOWERS_UP = Names(["mlp.up_proj"], key="--quantization", kind="substring")
+TOWERS_FC = Names(["mlp.fc1", "mlp.fc2"], key="--quantization", kind="substring")
+"""Of a vision tower: what is joined to the gate, and what is quantized only where its widths are even."""
 
 LAYOUTS: Mapping[str, Scheme] = MappingProxyType(
     {
@@ -96,8 +101,9 @@ def while_loading(name: str, version: Version) -> facts.WhileLoading | None:
 def can_imagine(name: str) -> bool:
     """Whether `what_if` knows the name in some version."""
     key = name.strip().lower()
-    known = key in facts.WHILE_LOADING or facts.USUAL_ALIASES.get(key, key) in facts.USUAL
-    return known or key.startswith(GGUF)
+    if key.startswith(GGUF):
+        return key[len(GGUF) :].upper() in (*FILE_TYPES, *FILE_TYPE_ALIASES)
+    return key in facts.WHILE_LOADING or facts.USUAL_ALIASES.get(key, key) in facts.USUAL
 
 
 def unknown(name: str) -> InputError | CannotTell:
@@ -107,6 +113,10 @@ def unknown(name: str) -> InputError | CannotTell:
             f"--quantization {name} takes the layers from a configuration of its own, which is not read here; "
             f"name what it makes, for example {'fp8_per_block' if name == 'online' else 'fp8_per_tensor'}.",
             key="quantization",
+        )
+    if name.lower().startswith(GGUF):
+        return InputError(
+            f"GGUF file type {name[len(GGUF) :][:40]!r} is not known; choose one of {', '.join(FILE_TYPES)}."
         )
     names = ", ".join(dict.fromkeys((*facts.USUAL, *facts.WHILE_LOADING, f"{GGUF}Q4_K_M")))
     return InputError(f"--quantization {name[:40]!r} is not known; choose one of {names}.")
@@ -151,7 +161,12 @@ def _while_loading(row: facts.WhileLoading, kept: frozenset[Group], joined: Name
 def _loading_rules(
     row: facts.WhileLoading, linear: Scheme | None, experts: Scheme | None, joined: Names
 ) -> Iterator[Rule]:
-    """Yield the rules for experts, and for projections that share the scale of the one they are joined to."""
+    """Yield the rules for experts, for projections that share the scale of the one they are joined to, for towers."""
+    if linear is not None:
+        rest = _without_scale(linear) if row.linear in ONE_SCALE else linear
+        yield Rule(scheme=rest, names=TOWERS_UP, group=Group.VISION)
+        even = replace(linear, in_multiple=facts.EVEN_TOWERS, out_multiple=facts.EVEN_TOWERS)
+        yield Rule(scheme=even, names=TOWERS_FC, group=Group.VISION)
     for group, key, scheme in ((Group.EXPERTS, row.experts, experts), (None, row.linear, linear)):
         if scheme is not None and key in ONE_SCALE:
             yield Rule(scheme=_without_scale(scheme), names=joined, group=group)
