@@ -176,6 +176,21 @@ def test_a_name_is_text(value: object) -> None:
         Deployment(model=plain(), gpu="h100", quantization=value)  # type: ignore[arg-type]
 
 
+def test_experts_that_are_not_there_are_told() -> None:
+    """A method for routed experts leaves a dense model as it is."""
+    b = budget(Deployment(model=plain(), gpu="h100", quantization="experts_int8"))
+    assert any("this model has none: nothing changes" in warning for warning in b.warnings)
+    assert b.lines[0].needs_bytes == budget(Deployment(model=plain(), gpu="h100")).lines[0].needs_bytes
+
+
+def test_blocks_made_while_loading_need_no_whole_blocks() -> None:
+    """A shard of 704 features is no multiple of 128: a checkpoint in blocks is refused, loading is not."""
+    made = Model.from_config(config(quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]}))
+    with pytest.raises(InputError, match="in whole blocks of 128"):
+        budget(Deployment(model=made, gpu="h100", tensor_parallel_size=4))
+    budget(Deployment(model=plain(), gpu="h100", tensor_parallel_size=4, quantization="fp8_per_block"))
+
+
 def test_mxfp4_is_the_engines_own_since_0_28_and_a_guess_before() -> None:
     """The same name answers another question by version."""
     assert recipe_of(plain().with_quantization("mxfp4", (0, 28, 0))).origin == "loading"

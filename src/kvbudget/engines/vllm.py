@@ -275,8 +275,12 @@ _BY_WIDTH = frozenset({Group.MLP, Group.SHARED_EXPERTS, Group.EXPERTS})
 
 
 def _block(model: Model, path: str, weight: Weight, *, into: bool) -> int:
-    """Return the side of a weight's square blocks along the divided dimension, 1 where a shard may cut a block."""
-    scheme = model.quantization.scheme_for(path, weight) if model.quantization else None
+    """Return the side of a weight's square blocks along the divided dimension, 1 where a shard may cut a block.
+
+    Blocks that are made while loading are those of the shard (online/fp8.py, per_block_cast_to_fp8 pads the last ones).
+    """
+    recipe = model.quantization
+    scheme = recipe.scheme_for(path, weight) if recipe is not None and recipe.origin != "loading" else None
     if scheme is None or weight.group is Group.EXPERTS or scheme.rows <= 1 or scheme.columns <= 1:
         return 1
     return scheme.columns if into else scheme.rows
@@ -357,6 +361,9 @@ def quantization_cautions(d: Deployment, version: Version) -> Iterator[str]:
     from kvbudget.facts import what_if  # noqa: PLC0415 - few deployments quantize while loading
 
     told = f"--quantization {d.quantization}: vLLM {d.engine_version}"
+    if recipe.scheme is None and Group.EXPERTS not in d.model.parameters_by_group():
+        yield f"{told} quantizes routed experts alone, and this model has none: nothing changes."
+        return
     if version >= what_if.WHILE_LOADING[recipe.asked].streamed:
         largest = max(sum(weight.values for weight in layer.weights) for layer in _distinct(d.model))
         size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))
