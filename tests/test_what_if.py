@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from kvbudget.facts.vllm import NEWEST, OLDEST
 from kvbudget.hub import load_model
 from kvbudget.model import Model
 from kvbudget.model.gguf_mix import Shape, Tensor, tensor_types
+from kvbudget.model.stored import Stored
 
 if TYPE_CHECKING:
     from kvbudget.model.quantization import Recipe
@@ -266,6 +268,12 @@ def test_a_quantized_checkpoint_is_no_what_if() -> None:
         made.with_quantization("gguf:Q4_K_M")
     with pytest.raises(InputError, match="the checkpoint's quantization is awq, so give the plain"):
         budget(Deployment(model=made, gpu="h100", quantization="gguf:Q4_K_M"))
+
+
+def test_headers_of_the_plain_checkpoint_say_nothing_about_another() -> None:
+    """What a plain checkpoint stores is not what a quantized one would."""
+    read = replace(plain(), stored=Stored(read="headers of 1 file", modules={}, bytes_by_group={}))
+    assert read.with_quantization("awq").stored is None
 
 
 def test_another_name_replaces_the_first() -> None:
@@ -559,17 +567,19 @@ def test_names_and_versions_are_consistent() -> None:
 def test_every_row_of_llama_cpps_own_count() -> None:
     """The models of the shared table whose configs are there too."""
     table = SHARED / "data" / "llamacpp_oracle.jsonl.gz"
-    folder = SHARED / "tools" / "vllm_oracle" / "configs"
-    if not table.is_file() or not folder.is_dir():
+    if not table.is_file():
         pytest.skip("the shared data is not there")
     where = {
-        "gemma2-9b": "gemma-2-9b",
-        "gpt-oss-20b": "gpt-oss-20b",
-        "llama2-7b": "llama-2-7b",
-        "llama3-8b": "llama-3-8b",
-        "qwen25-7b": "qwen2.5-7b",
-        "qwen3-30b-a3b": "qwen3-30b-a3b",
-        "qwen3-next-80b-a3b": "qwen3-next-80b-a3b",
+        "deepseek-v2-lite": "data/configs/deepseek-ai__DeepSeek-V2-Lite",
+        "gemma2-9b": "tools/vllm_oracle/configs/gemma-2-9b",
+        "gpt-oss-20b": "tools/vllm_oracle/configs/gpt-oss-20b",
+        "granite-4.0-h-tiny": "data/configs/ibm-granite__granite-4.0-h-tiny",
+        "llama2-7b": "tools/vllm_oracle/configs/llama-2-7b",
+        "llama3-8b": "tools/vllm_oracle/configs/llama-3-8b",
+        "mamba-2.8b": "data/configs/state-spaces__mamba-2.8b-hf",
+        "qwen25-7b": "tools/vllm_oracle/configs/qwen2.5-7b",
+        "qwen3-30b-a3b": "tools/vllm_oracle/configs/qwen3-30b-a3b",
+        "qwen3-next-80b-a3b": "tools/vllm_oracle/configs/qwen3-next-80b-a3b",
     }
     with gzip.open(table, "rt", encoding="utf-8") as lines:
         counted = {row["model"]: row["model_bytes"] for row in map(json.loads, lines)}
@@ -578,7 +588,7 @@ def test_every_row_of_llama_cpps_own_count() -> None:
         model_name, _, kind = name.rpartition("-")
         if model_name not in where:
             continue
-        read = json.loads((folder / where[model_name] / "config.json").read_text(encoding="utf-8"))
+        read = json.loads((SHARED / where[model_name] / "config.json").read_text(encoding="utf-8"))
         read.pop("quantization_config", None)
         model = Model.from_config(read)
         assert bounds(model, f"gguf:{kind}")[1] == size, name

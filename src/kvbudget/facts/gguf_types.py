@@ -122,33 +122,49 @@ stored as two tensors each, see `kvbudget.model.gguf_mix`."""
 
 ARCHITECTURES = frozenset(
     {
+        "arcee",
+        "baichuan",
+        "bloom",
+        "chatglm",
         "cohere",
         "cohere2",
         "deepseek_v2",
         "deepseek_v3",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "exaone4",
         "falcon",
         "falcon_h1",
         "gemma",
         "gemma2",
         "gemma3",
-        "gemma3_text",
         "glm4",
-        "glm4_moe",
+        "gpt_neox",
         "gpt_oss",
         "granite",
         "granitemoe",
         "granitemoehybrid",
+        "hunyuan_v1_dense",
+        "internlm2",
         "jamba",
+        "kimi_k2",
         "llama",
+        "llama4",
         "mamba",
+        "minicpm",
+        "minimax_m2",
+        "ministral3",
         "mistral",
         "mistral3",
         "mixtral",
         "nemotron_h",
         "olmo",
         "olmo2",
+        "olmo3",
         "olmoe",
         "phi3",
+        "phimoe",
+        "qwen",
         "qwen2",
         "qwen2_5_vl",
         "qwen2_moe",
@@ -158,20 +174,25 @@ ARCHITECTURES = frozenset(
         "qwen3_next",
         "qwen3_vl",
         "qwen3_vl_moe",
+        "RefinedWeb",
+        "seed_oss",
         "smollm3",
-        "starcoder2",
         "stablelm",
+        "starcoder2",
     }
 )
-"""Model types whose tensors carry the names above in GGUF files; towers stand in a file of their own (mmproj)."""
+"""Model types, without the ``_text`` of a nested one, whose tensors carry the names above in GGUF files
+(convert_hf_to_gguf.py); towers stand in a file of their
+own (mmproj). Left out are those whose files number layers that predict several tokens with the others (GLM 4.5, Qwen
+3.5): where a mix spends its bits depends on how many there are."""
 
-JOINED_QKV = frozenset({"falcon", "phi3"})
+JOINED_QKV = frozenset({"RefinedWeb", "bloom", "chatglm", "falcon", "gpt_neox", "phi3", "qwen"})
 """Model types whose files keep q, k and v as one tensor, as their checkpoints do."""
 
-JOINED_GATE = frozenset({"phi3"})
+JOINED_GATE = frozenset({"chatglm", "glm4", "phi3"})
 """Model types whose files keep the gate in the up projection."""
 
-FALCON = "falcon"
+FALCON = frozenset({"RefinedWeb", "falcon"})
 """The one architecture with rules of its own."""
 
 SEVENTY_LAYERS = 80

@@ -101,9 +101,9 @@ WHILE_LOADING: Mapping[str, WhileLoading] = MappingProxyType(
 """By name. `online` and `torchao` say nothing by themselves: a configuration of their own names the layers."""
 
 
-ROUTERS_TOO = frozenset({"k2_horizon", "lfm2_moe", "qwen3_moe"})
-"""Model types whose router is a linear layer like the others to vLLM, so that it is quantized while loading
-(model_executor/models/, GateLinear with a quant_config, 0.32)."""
+ROUTERS_TOO = frozenset({"k2_horizon", "lfm2_moe", "qwen3_moe", "qwen3_omni_moe", "qwen3_vl_moe"})
+"""Model types, without the ``_text`` of a nested one, whose router is a linear layer like the others to vLLM, so that it
+is quantized while loading (model_executor/models/, GateLinear with a quant_config, 0.32)."""
 
 EVEN_TOWERS = 64
 """SigLIP's feed-forward layers are quantized only if both widths are multiples of it (models/siglip.py, 0.32)."""
@@ -203,7 +203,7 @@ USUAL: Mapping[str, Usual] = MappingProxyType(
                 None,
                 _MIXER,
                 "a quantized head, and in mixtures what beside the experts is quantized",
-                "19 NVFP4 checkpoints of nvidia/*: 12 of 14 mixtures leave attention as it is, read 2026-11",
+                "19 NVFP4 checkpoints of nvidia/*: of 18 mixtures 12 leave attention as it is, 3 a part of it, read 2026-11",
             ),
             Usual(
                 "mxfp4",

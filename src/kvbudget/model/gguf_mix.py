@@ -396,7 +396,7 @@ def _scheme(key: tuple[tuple[int, str, int], ...]) -> Scheme:
 def shape_of(model: Model, tensors: Iterable[Tensor]) -> Shape:
     """Return what the rules of the mixes look at."""
     names = {tensor.name for tensor in tensors}
-    kind, layers = model.model_type, len(model.layers)
+    kind, layers = _kind(model), len(model.layers)
     looked_at = model.layers if kind in facts.KV_HEADS_FOR_ALL else model.layers[:1]
     caches = [cache for layer in looked_at for cache in layer.caches]
     sharing = next((_sharing(cache) for cache in caches if isinstance(cache, (Attention, LatentAttention))), 0)
@@ -405,10 +405,15 @@ def shape_of(model: Model, tensors: Iterable[Tensor]) -> Shape:
         layers=layers,
         experts=model.num_experts if any(name.endswith("_exps") for name in names) else 0,
         sharing=sharing,
-        is_falcon=kind == facts.FALCON,
+        is_falcon=kind in facts.FALCON,
         is_70b=kind in facts.SEVENTY and layers == facts.SEVENTY_LAYERS and grouped,
         tied=OUTPUT not in names,
     )
+
+
+def _kind(model: Model) -> str:
+    """Return the model type, of a nested language model that of the whole."""
+    return model.model_type.removesuffix("_text")
 
 
 def _sharing(cache: Attention | LatentAttention) -> int:
@@ -423,7 +428,7 @@ def _pieces(model: Model) -> Iterator[tuple[str, tuple[Piece, ...]]]:
     Raises:
         CannotTell: A name is not known.
     """
-    if model.model_type not in facts.ARCHITECTURES:
+    if _kind(model) not in facts.ARCHITECTURES:
         raise _unknown(model, "the model type", model.model_type)
     for layer, path, weight in model.weights():
         if weight.group in TOWERS or weight.group is Group.ROUTER:
@@ -461,9 +466,9 @@ def _tensor_name(model: Model, name: str) -> str:
     found = next((facts.TENSORS[end] for n in (3, 2) if (end := ".".join(parts[-n:])) in facts.TENSORS), None)
     if found is None:
         raise _unknown(model, "the tensor", name)
-    if model.model_type in facts.JOINED_QKV and found in ("attn_q", "attn_k", "attn_v"):
+    if _kind(model) in facts.JOINED_QKV and found in ("attn_q", "attn_k", "attn_v"):
         return "attn_qkv"
-    return "ffn_up" if model.model_type in facts.JOINED_GATE and found == "ffn_gate" else found
+    return "ffn_up" if _kind(model) in facts.JOINED_GATE and found == "ffn_gate" else found
 
 
 def _text(model: Model) -> Mapping[str, object]:

@@ -220,8 +220,9 @@ def _without(recipe: Recipe, groups: frozenset[Group]) -> Recipe:
 
 def _kept_plain(model: Model) -> frozenset[Group]:
     """Return the parts of a model that its class makes without quantization."""
-    routers = frozenset() if model.model_type in facts.ROUTERS_TOO else frozenset({Group.ROUTER})
-    return routers | frozenset(Group(name) for name in facts.KEPT_PLAIN.get(model.model_type, ()))
+    kind = model.model_type.removesuffix("_text")
+    routers = frozenset() if kind in facts.ROUTERS_TOO else frozenset({Group.ROUTER})
+    return routers | frozenset(Group(name) for name in facts.KEPT_PLAIN.get(kind, ()))
 
 
 def _is_gated(model: Model) -> bool:
