@@ -741,7 +741,7 @@ def test_the_library_refuses_the_same() -> None:
         (("llama-3.1-8b", *GPU, "--gpu-memory-utilization", "92"), BAD, r"expected 0–1\. Did you mean 0\.92\?"),
         (("llama-3.1-8b", *GPU, "--max-model-len", "262144"), BAD, r"262,?144.*131,?072.*max_position_embeddings"),
         (("70B", *GPU), BAD, r'"70B" is a size, not a model'),
-        (("llama-3.1-8b", *GPU, "--quantization", "awq"), BAD, r"awq.*quantization_config"),
+        ((*GPU, "--", "vllm", "serve", "llama-3.1-8b", "-q", "awq"), BAD, r"awq.*quantization_config"),
         (("./model.gguf", *GPU), BAD, r"No such file.*model\.gguf"),
     ],
 )

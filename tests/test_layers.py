@@ -41,6 +41,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("model.quantization_methods",),
     ("model.quantization",),
     ("model.model",),
+    ("model.gguf_mix",),
+    ("model.what_if",),
     ("model.reader",),
     ("model.gguf_config",),
     ("model",),
@@ -64,7 +66,7 @@ it, `x_*` every module whose name begins so."""
 FACADE = "__init__"
 """The package itself: it names the public objects and imports each on first use, from anywhere."""
 
-DOORS = {("model.model", "model.reader"), ("model.model", "hub")}
+DOORS = {("model.model", "model.reader"), ("model.model", "model.what_if"), ("model.model", "hub")}
 """(module, module to its right): constructors of a type that import what builds it, inside the function."""
 
 EDGES = ("cli", "cli_")

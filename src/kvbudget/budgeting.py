@@ -315,6 +315,7 @@ def budget(d: Deployment) -> Budget:
             f"Engine {d.engine!r} is not known to this version of kvbudget; choose one of {', '.join(ENGINES)}.",
             key="engine",
         )
+    d = vllm.served(d)
     return _fitted(d) if d.max_model_len == AUTO else _budget(d, vllm.settings(d))
 
 
@@ -550,6 +551,7 @@ def as_dict(b: Budget) -> dict[str, Any]:
             "block_size": b.kv.block_size,
             "dtype": s.dtype,
             "quantization": d.model.quantization.method if d.model.quantization else None,
+            "quantization_origin": d.model.quantization.origin if d.model.quantization else None,
             "kv_cache_dtype": b.plan.kv_cache_dtype,
             "enforce_eager": s.enforce_eager,
             "enable_prefix_caching": b.plan.enable_prefix_caching,

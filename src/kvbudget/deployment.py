@@ -68,6 +68,9 @@ class Deployment:
         usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
         max_model_len: The longest request; `AUTO` (-1) for the longest that fits.
         allow_long: Do not refuse a `max_model_len` above the model's own.
+        quantization: vLLM's flag; over a checkpoint that is not quantized also the question what one in that format
+            would weigh (``awq``, ``int8``, ``gguf:Q4_K_M``; see `kvbudget.model.what_if`).
+        what_if: Answer that question where the engine would stop; False for a command that is to be launched as it is.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.
 
@@ -104,6 +107,7 @@ class Deployment:
     context: int | None = None
     usage_context: str = "server"
     allow_long: bool = False
+    what_if: bool = True
     uncounted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -122,6 +126,7 @@ class Deployment:
             value = getattr(self, name)
             if value not in known:
                 raise InputError(f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}.")
+        _check_text("quantization", self.quantization, "fp8")
         _check_fraction(self.gpu_memory_utilization)
         ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
         if self.num_gpus is not None and self.num_gpus < ranks:
@@ -152,7 +157,7 @@ class Deployment:
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if item.name not in ("model", "gpu", "uncounted") and getattr(self, item.name) != item.default
+            if item.name not in ("model", "gpu", "what_if", "uncounted") and getattr(self, item.name) != item.default
         }
 
 
@@ -167,6 +172,12 @@ def shown(value: object, limit: int = 40) -> str:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _check_text(name: str, value: object, example: str) -> None:
+    """Refuse what is neither text nor left to the engine."""
+    if not isinstance(value, str | None):
+        raise InputError(f'{flag(name)} {shown(value)}: expected text, such as "{example}".')
 
 
 def _check_fraction(value: float | None) -> None:

@@ -51,4 +51,7 @@ def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tup
     typed = {
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return model or launch.model, {**options, **launch.options, **typed, "uncounted": tuple(launch.warnings)}
+    # A command is to be launched as it is; what is typed in front of it is a question.
+    what_if = "quantization" in typed or "quantization" not in launch.options
+    told = {"uncounted": tuple(launch.warnings), "what_if": what_if}
+    return model or launch.model, {**options, **launch.options, **typed, **told}

@@ -56,6 +56,9 @@ _CACHE: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--kv-cache-dtype",), {"help": "auto, fp8, …; see `kvbudget formats`."}),
     (("--block-size",), {"type": NUMBER, "help": "Tokens of a KV block."}),
 )
+_FORMAT: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--quantization", "-q"), {"help": "What if they were quantized: fp8, awq, gptq, int8, nvfp4, gguf:Q4_K_M, …"}),
+)
 
 
 def _options(*tables: tuple[tuple[tuple[str, ...], dict[str, Any]], ...]) -> Callable[..., Any]:
@@ -82,10 +85,13 @@ def kv(*, model: str, context: int | None, as_md: bool, as_json: bool, **options
 @explain.command("weights", short_help="The weights: groups, bytes, formats.")
 @click.argument("model")
 @model_options
-@_options(_LAYOUT)
+@_options(_LAYOUT, _FORMAT)
 @_outputs
 def weights(*, model: str, as_md: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Take the weights of MODEL apart: groups, parameters, bytes, and how each group is stored."""
+    """Take the weights of MODEL apart: groups, parameters, bytes, and how each group is stored.
+
+    With --quantization they are those of the plain MODEL quantized so.
+    """
     d = _deployment(chosen_model(model, options), options)
     _show(explain_weights(d), explained.weights_document, as_md=as_md, as_json=as_json)
 

@@ -128,7 +128,10 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     (("--block-size",), {"type": NUMBER, "help": "Tokens of a KV block."}),
     (("--dtype",), {"default": "auto", "help": "auto, bfloat16, float16, float32."}),
-    (("--quantization", "-q"), {"help": "Name of the checkpoint's quantization."}),
+    (
+        ("--quantization", "-q"),
+        {"help": "vLLM's flag; over a plain MODEL also: what if it were awq, gptq, int8, nvfp4, gguf:Q4_K_M, …"},
+    ),
     (("--enforce-eager",), {"is_flag": True, "help": "No CUDA graphs."}),
     (
         ("--enable-prefix-caching/--no-enable-prefix-caching",),

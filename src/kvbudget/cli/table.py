@@ -64,6 +64,8 @@ def _parameters() -> list[click.Parameter]:
             continue
         if not option.is_flag:
             option.type = Several(option.type)
+        if option.name == "quantization":
+            option.opts.append("--quantizations")
         found.append(option)
     tokens = Several(TOKENS)
     contexts = ["--contexts", "--context"]
@@ -98,6 +100,7 @@ def table(
     kvbudget table llama-3.1-8b
     kvbudget table llama-3.1-8b --gpu l4,h100 --contexts 4K,32K --batches 1,8
     kvbudget table qwen3-235b-a22b-fp8 --gpu h200 -tp 4,8 --kv-cache-dtype auto,fp8
+    kvbudget table llama-3.1-8b --gpu l4 --quantizations fp8,awq,gguf:Q4_K_M
     """  # noqa: D301 - click reads the backspace character
     if sum((as_json, as_csv, as_md)) > 1:
         raise InputError("--json, --csv and --md exclude each other; give one of them.")

@@ -6,6 +6,7 @@ arithmetic is in `vllm_cache`, the estimated parts are in `vllm_overhead`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,7 @@ from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
-from kvbudget.units import GIB
+from kvbudget.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Layer, Model, Weight
+    from kvbudget.model.schemes import Recipe
 
 DEFAULT_MODEL_LEN = 2048
 """What vLLM takes when the config names no length (config/model.py, _get_and_verify_max_len)."""
@@ -80,7 +82,6 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
         InputError: The layout or the length is one that the engine refuses.
     """
     check_layout(d)
-    check_quantization(d)
     here = _where(d.engine_version, d.card)
     version, rules = here.version, here.rules
     dtype = _dtype(d.dtype, d.model, here.capability)
@@ -274,8 +275,12 @@ _BY_WIDTH = frozenset({Group.MLP, Group.SHARED_EXPERTS, Group.EXPERTS})
 
 
 def _block(model: Model, path: str, weight: Weight, *, into: bool) -> int:
-    """Return the side of a weight's square blocks along the divided dimension, 1 where a shard may cut a block."""
-    scheme = model.quantization.scheme_for(path, weight) if model.quantization else None
+    """Return the side of a weight's square blocks along the divided dimension, 1 where a shard may cut a block.
+
+    Blocks that are made while loading are those of the shard (online/fp8.py, per_block_cast_to_fp8 pads the last ones).
+    """
+    recipe = model.quantization
+    scheme = recipe.scheme_for(path, weight) if recipe is not None and recipe.origin != "loading" else None
     if scheme is None or weight.group is Group.EXPERTS or scheme.rows <= 1 or scheme.columns <= 1:
         return 1
     return scheme.columns if into else scheme.rows
@@ -325,7 +330,9 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             f"vLLM {d.engine_version} refuses {d.model.architecture}: it was served until {was}; the figures hold if "
             f"it were loaded (--engine-version {was})."
         )
-    method = d.model.quantization.method if d.model.quantization else ""
+    recipe = d.model.quantization
+    method = recipe.method if recipe is not None and recipe.origin == "checkpoint" else ""
+    yield from quantization_cautions(d, version)
     if method in facts.METHODS_GONE and version >= facts.METHODS_GONE[method]:
         yield (
             f"vLLM {d.engine_version} has no quantization method {method}, so it refuses this checkpoint unless a "
@@ -343,36 +350,103 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
         )
 
 
+def quantization_cautions(d: Deployment, version: Version) -> Iterator[str]:
+    """Yield what to know about weights that are not the checkpoint's own: a guess, or made while loading."""
+    recipe = d.model.quantization
+    if recipe is None or recipe.origin == "checkpoint":
+        return
+    if recipe.origin == "imagined":
+        yield _imagined(d, version, recipe)
+        return
+    from kvbudget.facts import what_if  # noqa: PLC0415 - few deployments quantize while loading
+
+    told = f"--quantization {d.quantization}: vLLM {d.engine_version}"
+    if recipe.scheme is None and Group.EXPERTS not in d.model.parameters_by_group():
+        yield f"{told} quantizes routed experts alone, and this model has none: nothing changes."
+        return
+    if version >= what_if.WHILE_LOADING[recipe.asked].streamed:
+        largest = max(sum(weight.values for weight in layer.weights) for layer in _distinct(d.model))
+        size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))
+        yield (
+            f"{told} reads the plain weights and quantizes them layer by layer; loading peaks at most one plain layer "
+            f"({gib(largest * size // d.tensor_parallel_size)} GiB) above the weights line."
+        )
+        return
+    more = "more than " if version >= what_if.WHOLE_AND_MORE else ""
+    yield (
+        f"{told} holds all plain weights on the GPU before it quantizes them: loading peaks at {more}"
+        f"{gib(plain_weight_bytes(d))} GiB and may run out of memory though the quantized weights fit; since "
+        f"{'.'.join(map(str, what_if.STREAMED[:2]))} it goes layer by layer."
+    )
+
+
+def _imagined(d: Deployment, version: Version, recipe: Recipe) -> str:
+    """Return what to know about weights that are a guess at a checkpoint which was not given."""
+    here, method = f"vLLM {d.engine_version}", recipe.method.partition(":")[0]
+    if method in facts.METHODS_GONE and version >= facts.METHODS_GONE[method]:
+        then = f"{here} reads no checkpoints in {method} format, so the rest holds for an engine that did"
+    elif d.quantization in facts.QUANTIZATIONS:
+        then = f"serve one in {method} format without the flag, on which {here} stops with a plain one"
+    else:
+        then = f"serve one in {method} format without the flag, which is none of vLLM's"
+    varies = f"; low and high: {recipe.varies}" if recipe.varies else ""
+    name = d.model.name or "the model"
+    return f"What if: the weights are a guess at another checkpoint, since {name} is not quantized; {then}{varies}."
+
+
+def plain_weight_bytes(d: Deployment) -> int:
+    """Return the bytes of the weights on one GPU before the engine quantizes them; stages count as one."""
+    share = vllm_overhead.Share(d.tensor_parallel_size, d.tensor_parallel_size, d.enable_expert_parallel, None)
+    size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))
+    return sum(share.of(weight).values for _, weight in _placed(d.model, None)) * size
+
+
+def served(d: Deployment) -> Deployment:
+    """Return the deployment with its model as it is held: as it is given, or as `--quantization` would make it.
+
+    Raises:
+        InputError, CannotTell: As `check_quantization`.
+    """
+    check_quantization(d)
+    recipe = d.model.quantization
+    if d.quantization is None or (recipe is not None and recipe.origin == "checkpoint"):
+        return d
+    return d.replaced(model=d.model.with_quantization(d.quantization, facts.parse_version(d.engine_version)))
+
+
 def check_quantization(d: Deployment) -> None:
     """Refuse a `--quantization` that is unknown, or that the checkpoint is not.
 
+    Over a checkpoint that is not quantized, a name that the engine would refuse is a question, unless
+    `Deployment.what_if` says that it is to be launched: then it is refused as well.
+
     Raises:
-        InputError: No such method, or a method of checkpoints over one that is not quantized: vLLM would stop.
-        CannotTell: A method that quantizes while loading, which is not counted yet.
+        InputError: No such method, or not this checkpoint's.
+        CannotTell: A method that takes the layers from a configuration of its own.
     """
-    name = d.quantization
+    name, recipe = d.quantization, d.model.quantization
     if name is None:
         return
-    if name not in facts.QUANTIZATIONS:
-        raise InputError(f"--quantization {name!r} is not known; choose one of {', '.join(facts.QUANTIZATIONS)}.")
-    if d.model.quantization is None and facts.QUANTIZATIONS[name]:
-        raise CannotTell(
-            f"--quantization {name} quantizes while loading, which this version of kvbudget does not count yet; give a "
-            "checkpoint that is quantized already.",
-            key="quantization",
-        )
-    if d.model.quantization is not None:
-        method = d.model.quantization.method
-        if not facts.same_method(name, method):
-            raise InputError(
-                f"--quantization {name}, but the checkpoint's quantization is {method}, so vLLM would stop; leave the "
-                "flag out."
-            )
-    else:
+    from kvbudget.model.what_if import can_imagine, unknown, while_loading  # noqa: PLC0415 - the flag is rare
+
+    imagined = can_imagine(name)
+    if name not in facts.QUANTIZATIONS and not imagined:
+        raise unknown(name)
+    if recipe is not None and recipe.origin == "checkpoint":
+        if facts.same_method(name, recipe.method):
+            return
+        then = "vLLM would stop; leave the flag out" if name in facts.QUANTIZATIONS else "give the plain checkpoint"
         raise InputError(
-            f"--quantization {name}, but config.json has no quantization_config, so vLLM would stop; pick a checkpoint "
-            f"in that format or leave the flag out."
+            f"--quantization {name[:40]}, but the checkpoint's quantization is {recipe.method}, so {then}."
         )
+    if imagined and (d.what_if or while_loading(name, facts.parse_version(d.engine_version)) is not None):
+        return
+    if name in ("online", "torchao"):
+        raise unknown(name)
+    raise InputError(
+        f"--quantization {name[:40]}, but config.json has no quantization_config, so vLLM would stop; pick a "
+        "checkpoint in that format or leave the flag out."
+    )
 
 
 def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
@@ -388,7 +462,7 @@ def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | Non
     return sum(_weight_bytes(model, dtype, vllm_overhead.Share(tp, tp, expert_parallel, stage)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[int, int]:
     """Return (bytes of routed experts, bytes of all else) on one rank; see `weight_bytes`."""
     size = dtype_bytes(dtype)
@@ -504,10 +578,21 @@ def _loaded(model: Model, version: Version, dtype: str, share: vllm_overhead.Sha
     padding = vllm_overhead.padding(model, share, experts)
     spread = 0 if model.quantization is None or tp == 1 else size // 100
     known = model.stored.read if model.stored is not None and model.stored.modules else "shapes from the config"
-    source = f"{known}, {model.quantization.describes if model.quantization else dtype}"
+    guess = model.quantization is not None and model.quantization.origin == "imagined"
+    told = model.quantization.describes if model.quantization else dtype
+    source = f"{'what if: ' if guess else ''}{known}, {told}"
     low, best, high = (size + part + pad for part, pad in zip(beside, padding, strict=True))
+    sizes = (size, *(sum(_weight_bytes(other, dtype, share)) for other in _variants(model)))
+    low, high = low + min(sizes) - size, high + max(sizes) - size
     loaded = Estimate(low - spread, best, high + spread, source)
     return loaded, loaded.low == loaded.high
+
+
+@lru_cache(maxsize=256)
+def _variants(model: Model) -> tuple[Model, ...]:
+    """Return the model under each other recipe that its quantization may stand for."""
+    recipe = model.quantization
+    return tuple(replace(model, quantization=other) for other in recipe.variants) if recipe is not None else ()
 
 
 @lru_cache(maxsize=1024)

@@ -114,6 +114,7 @@ def explain_weights(d: Deployment) -> WeightExplanation:
     Raises:
         InputError, CannotTell: As `kvbudget.budget`.
     """
+    d = vllm.served(d)
     model, s = d.model, vllm.settings(d)
     dtype, tp = s.dtype, d.tensor_parallel_size
     fixed = vllm.fixed(
@@ -135,7 +136,7 @@ def explain_weights(d: Deployment) -> WeightExplanation:
         for weight in layer.weights
     )
     mtp = _weight_rows(behind, d, dtype)
-    notes = _weight_notes(model, dtype, rows)
+    notes = (*vllm.quantization_cautions(d, s.version), *_weight_notes(model, dtype, rows))
     return WeightExplanation(deployment=d, dtype=dtype, rows=rows, mtp=mtp, loaded=fixed.weights, notes=notes)
 
 

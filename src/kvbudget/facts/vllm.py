@@ -167,43 +167,42 @@ def version_note(version: Version) -> str | None:
 AUTO_LENGTH: Version = (0, 14, 1)
 """First version that takes `--max-model-len auto` (config/model.py)."""
 
-QUANTIZATIONS: Mapping[str, bool] = MappingProxyType(
-    {
-        "auto_awq": False,
-        "auto_gptq": False,
-        "awq": False,
-        "awq_marlin": False,
-        "bitsandbytes": True,
-        "compressed-tensors": False,
-        "deepseek_v4_fp8": False,
-        "experts_int8": True,
-        "fbgemm_fp8": False,
-        "fp8": True,
-        "fp8_per_block": True,
-        "fp8_per_channel": True,
-        "fp8_per_tensor": True,
-        "fp_quant": False,
-        "gguf": False,
-        "gptq": False,
-        "gpt_oss_mxfp4": False,
-        "gptq_marlin": False,
-        "inc": False,
-        "int8_per_channel_weight_only": True,
-        "modelopt": False,
-        "modelopt_fp4": False,
-        "modelopt_mixed": False,
-        "modelopt_mxfp8": False,
-        "moe_wna16": False,
-        "mxfp4": False,
-        "mxfp8": True,
-        "nvfp4_per_token": True,
-        "online": True,
-        "ptpc_fp8": True,
-        "quark": False,
-        "torchao": True,
-    }
+QUANTIZATIONS: tuple[str, ...] = (
+    "auto_awq",
+    "auto_gptq",
+    "awq",
+    "awq_marlin",
+    "bitsandbytes",
+    "compressed-tensors",
+    "deepseek_v4_fp8",
+    "experts_int8",
+    "fbgemm_fp8",
+    "fp8",
+    "fp8_per_block",
+    "fp8_per_channel",
+    "fp8_per_tensor",
+    "fp_quant",
+    "gguf",
+    "gptq",
+    "gpt_oss_mxfp4",
+    "gptq_marlin",
+    "inc",
+    "int8_per_channel_weight_only",
+    "modelopt",
+    "modelopt_fp4",
+    "modelopt_mixed",
+    "modelopt_mxfp8",
+    "moe_wna16",
+    "mxfp4",
+    "mxfp8",
+    "nvfp4_per_token",
+    "online",
+    "ptpc_fp8",
+    "quark",
+    "torchao",
 )
-"""`--quantization` -> it can quantize an unquantized checkpoint while loading (model_executor/layers/quantization)."""
+"""Names that `--quantization` has taken in some version (model_executor/layers/quantization/__init__.py); what of it
+quantizes plain weights while loading stands in `kvbudget.facts.what_if`."""
 
 QUANTIZATION_FAMILIES: Mapping[str, str] = MappingProxyType(
     {
@@ -234,7 +233,7 @@ def same_method(one: str, other: str) -> bool:
     return QUANTIZATION_FAMILIES.get(one, one) == QUANTIZATION_FAMILIES.get(other, other)
 
 
-METHODS_GONE: Mapping[str, Version] = MappingProxyType({"bitsandbytes": (0, 32, 0), "mlx": OLDEST})
+METHODS_GONE: Mapping[str, Version] = MappingProxyType({"bitsandbytes": (0, 28, 0), "gguf": (0, 24, 0), "mlx": OLDEST})
 """Method of checkpoints -> the first version that was read without it (model_executor/layers/quantization/__init__.py)."""
 
 _MIB = 1 << 20
@@ -442,22 +441,28 @@ MIN_CAPABILITY: Mapping[str, tuple[int, int]] = MappingProxyType(
         "experts_int8": (8, 0),
         "fbgemm_fp8": (8, 0),
         "fp8": (7, 5),
+        "fp8_per_block": (7, 5),
+        "fp8_per_channel": (8, 9),
+        "fp8_per_tensor": (7, 5),
         "fp_quant": (10, 0),
         "gptq": (6, 0),
         "gptq_marlin": (6, 0),
         "inc": (6, 0),
+        "int8_per_channel_weight_only": (7, 5),
         "modelopt": (8, 0),
         "modelopt_fp4": (7, 5),
         "modelopt_mixed": (8, 0),
         "modelopt_mxfp8": (8, 0),
         "moe_wna16": (7, 0),
         "mxfp4": (8, 0),
+        "mxfp8": (7, 5),
+        "nvfp4_per_token": (10, 0),
         "quark": (7, 0),
         "torchao": (7, 5),
     }
 )
 """Method -> the oldest compute capability that it starts on (model_executor/layers/quantization/, get_min_capability of
-each, 0.32; older versions ask for as much or more)."""
+each, 0.32; older versions ask for as much or more; online/fp8.py and online/nvfp4.py for kernels that ask for more)."""
 
 SERVED_UNTIL: Mapping[str, Version] = MappingProxyType(
     {

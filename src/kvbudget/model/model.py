@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvbudget.errors import InputError
 from kvbudget.model.schemes import Scheme, weight_bytes
 from kvbudget.model.shapes import Group, Layer, Tower, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kvbudget.facts.vllm import Version
     from kvbudget.model.quantization import Recipe
     from kvbudget.model.stored import Stored
 
@@ -119,6 +122,21 @@ class Model:
 
         return load_path(Path(path), name=path)
 
+    def with_quantization(self, name: str, version: Version | None = None) -> Model:
+        """Return the same model as it would be if it were quantized; see `kvbudget.model.what_if`.
+
+        Its recipe's `origin` says whether vLLM makes it while loading or whether it is a guess at a checkpoint.
+
+        Args:
+            name: ``fp8``, ``awq``, ``gptq``, ``int8``, ``nvfp4``, ``gguf:Q4_K_M`` and so on.
+            version: vLLM's version; by default the newest that is known.
+
+        Raises:
+            InputError: No such quantization, or the checkpoint is quantized already.
+            CannotTell: The quantization needs a configuration of its own.
+        """
+        return _quantized(self, name, version)
+
     def weights(self) -> Iterator[tuple[int | None, str, Weight]]:
         """Yield (layer number, module path, weight) of the base model: outside, layers, towers; not MTP.
 
@@ -189,3 +207,16 @@ class Model:
         if self.mtp:
             totals[Group.MTP] = self.mtp_parameters
         return {group: totals[group] for group in Group if totals.get(group)}
+
+
+@lru_cache(maxsize=256)
+def _quantized(model: Model, name: str, version: Version | None) -> Model:
+    from kvbudget.facts.vllm import NEWEST  # noqa: PLC0415 - few models are asked about in another format
+    from kvbudget.model.what_if import what_if  # noqa: PLC0415
+
+    if model.quantization is not None and model.quantization.origin == "checkpoint":
+        raise InputError(
+            f"--quantization {name[:40]}: the checkpoint is quantized already ({model.quantization.method}); give the "
+            "plain one."
+        )
+    return replace(model, quantization=what_if(model, name, version or NEWEST), stored=None)

@@ -147,7 +147,8 @@ FP8_TENSOR = Scheme(name="FP8 per tensor", values=_BYTE, rows=0, matrix_bytes=FL
 FP8_CHANNEL = Scheme(name="FP8 per channel", values=_BYTE)
 
 
-def _fp8_blocks(rows: int, columns: int, *, scale_bytes: int = FLOAT32_BYTES) -> Scheme:
+def fp8_blocks(rows: int, columns: int, *, scale_bytes: int = FLOAT32_BYTES) -> Scheme:
+    """Return FP8 with a scale for each block of `rows` x `columns`."""
     scale = "float32" if scale_bytes == FLOAT32_BYTES else "8-bit"
     return Scheme(
         name=f"FP8 in blocks of {rows} x {columns}, {scale} scales",
@@ -253,7 +254,7 @@ def _read_fp8(found: Section) -> Recipe:
         static = c.text("activation_scheme") == "static"
         scheme = FP8_TENSOR if static else replace(FP8_TENSOR, matrix_bytes=0)
     elif len(blocks) == 2:  # noqa: PLR2004 - rows and columns
-        scheme = _fp8_blocks(blocks[0], blocks[1], scale_bytes=1 if expert_dtype == "fp4" else FLOAT32_BYTES)
+        scheme = fp8_blocks(blocks[0], blocks[1], scale_bytes=1 if expert_dtype == "fp4" else FLOAT32_BYTES)
     else:
         raise InputError(f"{c.name('weight_block_size')} must be two integers, found {len(blocks)}; check the config.")
     rules = _kept(c, "ignored_layers") or _kept(c, "modules_to_not_convert")
@@ -487,8 +488,8 @@ def _ct_blocks(weights: Config, columns: int) -> tuple[int, int, str]:
 _MODELOPT_SCHEMES = {
     "FP8": FP8_TENSOR,
     "FP8_PER_CHANNEL_PER_TOKEN": FP8_CHANNEL,
-    "FP8_PB_WO": _fp8_blocks(128, 128),
-    "FP8_BLOCK_SCALES": _fp8_blocks(128, 128),
+    "FP8_PB_WO": fp8_blocks(128, 128),
+    "FP8_BLOCK_SCALES": fp8_blocks(128, 128),
     "NVFP4": NVFP4,
     "W4A16_NVFP4": replace(NVFP4, name="NVFP4 (weights only)", matrix_bytes=FLOAT32_BYTES),
     "MXFP8": MXFP8,

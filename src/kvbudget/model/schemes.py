@@ -76,6 +76,7 @@ class Scheme:
         flat: Blocks run over the whole matrix and not along each row (bitsandbytes).
         in_multiple: A matrix whose input features are no multiple of this stays unpacked.
         out_multiple: The same for output features.
+        bias_bytes: Bytes of one value of the bias; None for the checkpoint's own type.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Scheme:
     flat: bool = False
     in_multiple: int = 1
     out_multiple: int = 1
+    bias_bytes: int | None = None
 
     def fits(self, out_features: int, in_features: int) -> bool:
         """Whether the format can pack a matrix of this shape."""
@@ -142,7 +144,7 @@ def weight_bytes(weight: Weight, own_bytes: int, scheme: Scheme | None = None) -
     if scheme is None:
         return (weight.out_features * weight.in_features + weight.bias) * size * weight.count
     matrix = sum(part.bytes for part in scheme.parts(weight.out_features, weight.in_features, own_bytes))
-    return (matrix + weight.bias * size) * weight.count
+    return (matrix + weight.bias * (scheme.bias_bytes or size)) * weight.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +173,11 @@ class Recipe:
         rules: Exceptions; the first that selects a weight decides.
         kv_cache_dtype: What vLLM makes of ``--kv-cache-dtype auto`` here, None for the model's own type.
         assumptions: What the config does not say and was taken to be usual.
+        origin: Who quantizes: the checkpoint's maker, the engine while it loads, or nobody yet, because the recipe is a
+            guess at a checkpoint that was not given.
+        asked: The name by which a recipe that is not the checkpoint's own was asked for.
+        variants: Other recipes of the same method that are in use; with the recipe itself they bound the bytes.
+        varies: What the variants differ in, in words.
     """
 
     method: str
@@ -181,6 +188,10 @@ class Recipe:
     rules: tuple[Rule, ...] = ()
     kv_cache_dtype: str | None = None
     assumptions: tuple[str, ...] = ()
+    origin: Literal["checkpoint", "loading", "imagined"] = "checkpoint"
+    asked: str = ""
+    variants: tuple[Recipe, ...] = ()
+    varies: str = ""
 
     def scheme_for(self, path: str, weight: Weight) -> Scheme | None:
         """Return how `weight` is stored, None if as it is.

@@ -106,7 +106,10 @@ def weights_document(e: WeightExplanation) -> Document:
     model, tp = e.deployment.model, e.deployment.tensor_parallel_size
     rank = "" if tp == 1 else f" on each of {tp} GPUs"
     title = f"Weights = {gib(e.bytes)} GiB{rank}, {e.parameters:,} parameters ({human_count(e.parameters)})"
-    stored = model.quantization.describes if model.quantization else e.dtype
+    recipe = model.quantization
+    stored = f"stored as {recipe.describes if recipe else e.dtype}"
+    if recipe is not None and recipe.origin == "imagined":
+        stored = f"what if it were {stored}"
     blocks = [Block(table=_weight_table(e.rows, e))]
     if model.active_parameters != model.parameters:
         share = f"{model.active_parameters / model.parameters:.1%}"
@@ -127,7 +130,7 @@ def weights_document(e: WeightExplanation) -> Document:
             )
         )
     blocks.append(Block(lines=tuple(f"note: {note}" for note in e.notes)))
-    lead = [_model_line(model), f"stored as {stored}"]
+    lead = [_model_line(model), stored]
     if model.stored is not None:
         lead.append(f"in the files: {gib(model.stored.nbytes)} GiB ({model.stored.read})")
     return Document(title=title, lead=tuple(lead), blocks=tuple(blocks))

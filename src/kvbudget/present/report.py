@@ -100,6 +100,9 @@ def model_words(model: Model) -> str:
         )
     if model.mtp_parameters:
         words += f"; {human_count(model.mtp_parameters)} of MTP layers apart, not loaded unless asked for"
+    recipe = model.quantization
+    if recipe is not None and recipe.origin != "checkpoint":
+        words += f"; what if: {recipe.asked}" if recipe.origin == "imagined" else f"; loaded as {recipe.asked}"
     return words
 
 
