@@ -188,7 +188,8 @@ def _weight_notes(model: Model, dtype: str, rows: tuple[WeightRow, ...]) -> tupl
         plain = [row for row in rows if not row.quantized and row.bytes]
         share = sum(row.bytes for row in plain) / max(1, sum(row.bytes for row in rows))
         groups = ", ".join(dict.fromkeys(row.group.value for row in plain if row.parameters))
-        notes.append(f"Not quantized: {groups}; {share:.0%} of the bytes.")
+        if groups:
+            notes.append(f"Not quantized: {groups}; {share:.0%} of the bytes.")
         notes.append(
             "Smaller weights, and memory hardly shrank? The KV cache takes what the weights leave, so the GPU looks as "
             "full as before; what grew is the number of requests (the kv_cache line of `kvbudget fit`)."
