@@ -73,9 +73,6 @@ def test_understood_as_words(command: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("flags", "name", "about"),
     [
-        ('--speculative-config \'{"method": "eagle"}\'', "--speculative-config", "speculative decoding"),
-        ("--speculative-config.method ngram --speculative-config.k 3", "--speculative-config", "speculative decoding"),
-        ("-sc '{}'", "-sc", "speculative decoding"),
         ("--enable-lora --max-loras 4", "--enable-lora, --max-loras", "LoRA"),
         ("--lora-modules a=/x b=/y", "--lora-modules", "LoRA"),
         ("--limit-mm-per-prompt '{\"image\": 2}'", "--limit-mm-per-prompt", "images"),

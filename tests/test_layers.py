@@ -46,6 +46,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("headers.*",),
     ("checkpoint",),
     ("hub", "parallel"),
+    ("speculation",),
     ("deployment",),
     ("engines.*",),
     ("budgeting",),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvbudget.model import Model
+    from kvbudget.speculation import SpeculativeConfig
 
 MAX_RANKS = 1 << 16
 MAX_TOKENS = 1 << 40
@@ -68,6 +69,7 @@ class Deployment:
         usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
         max_model_len: The longest request; `AUTO` (-1) for the longest that fits.
         allow_long: Do not refuse a `max_model_len` above the model's own.
+        speculative_config: What proposes tokens; vLLM's JSON text or a mapping of it will do.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.
 
@@ -104,12 +106,12 @@ class Deployment:
     context: int | None = None
     usage_context: str = "server"
     allow_long: bool = False
+    speculative_config: SpeculativeConfig | None = None
     uncounted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every choice, and look up a card that was given by name."""
-        if isinstance(self.gpu, str):
-            object.__setattr__(self, "gpu", find_gpu(self.gpu))
+        self._look_up()
         for name, value in zip(_TEXTS, _texts(self), strict=True):
             if not isinstance(value, str):
                 raise InputError(f'{flag(name)} {shown(value)}: expected text, such as "0.32" or "auto".')
@@ -130,6 +132,15 @@ class Deployment:
                 f"{self.pipeline_parallel_size} x dp {self.data_parallel_size} needs {ranks}; give that many or "
                 "make the layout smaller."
             )
+
+    def _look_up(self) -> None:
+        """Replace what was given by name or as text."""
+        if isinstance(self.gpu, str):
+            object.__setattr__(self, "gpu", find_gpu(self.gpu))
+        if self.speculative_config is not None:
+            from kvbudget.speculation import parse  # noqa: PLC0415 - few deployments speculate
+
+            object.__setattr__(self, "speculative_config", parse(self.speculative_config))
 
     @property
     def card(self) -> Gpu:

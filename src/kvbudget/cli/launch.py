@@ -8,6 +8,7 @@ may hold a key.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from functools import cache
@@ -41,6 +42,8 @@ _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?:[-+].*)?")
 _ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "2>", "2>&1", "<"}
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
 _CONTAINERS = {"docker", "podman", "nerdctl"}
+MAX_VALUE = 1 << 16
+"""Characters of a value that is read as JSON."""
 _MODEL = ("--model", "--model-tag")
 _OPTIMIZATION = re.compile(r"-O(?:[0-9=.].*)?")
 
@@ -80,8 +83,12 @@ def parse_launch(arguments: Sequence[str]) -> Launch:
     if version is not None:
         options["engine_version"] = version
     _environment(before, options, notes, uncounted)
+    rest, speculation = _speculation(list(_spelled(rest)))
     known, model = _sort(rest, notes, uncounted)
     options |= _read(known)
+    if speculation:
+        stated = options.get("speculative_config")
+        options["speculative_config"] = {**(_object(stated) if stated else {}), **speculation}
     warnings = [f"{', '.join(flags)}: not counted yet ({what})." for what, flags in uncounted.items()]
     return Launch(model, options, notes, warnings)
 
@@ -200,6 +207,49 @@ def _kind(name: str) -> _Kind | None:
     return kind
 
 
+SPECULATIVE = "--speculative-config"
+
+
+def _speculation(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the words without the flags that stand for keys of `--speculative-config`, and those keys.
+
+    `--speculative-config.method ngram` and `--spec-method ngram` are the same.
+    """
+    rest: list[str] = []
+    found: dict[str, Any] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        name, equals, value = word.partition("=")
+        key = facts.SPECULATION.get(name)
+        if name.startswith((f"{SPECULATIVE}.", "-sc.")):
+            key = name.partition(".")[2].replace("-", "_")
+        if key is None:
+            rest.append(word)
+            continue
+        if not equals:
+            value = words[at] if at < len(words) else ""
+            at += 1
+        found[key] = _json(value)
+    return rest, found
+
+
+def _json(text: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return what a dotted flag's value says: JSON, or the text itself."""
+    try:
+        return json.loads(text[:MAX_VALUE])
+    except (ValueError, RecursionError):
+        return text
+
+
+def _object(text: object) -> dict[str, Any]:
+    found = _json(str(text))
+    if not isinstance(found, dict):
+        raise InputError(f"In the launch command: {SPECULATIVE} is not a JSON object; give it as the engine takes it.")
+    return found
+
+
 def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) -> tuple[list[str], str]:
     """Return the arguments that the budget's own options read, and the model; all others are noted or passed over."""
     own = {
@@ -210,7 +260,7 @@ def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) ->
     known: list[str] = []
     models: list[str] = []
     doubtful: list[str] = []
-    words = list(_spelled(rest))
+    words = rest
     at = 0
     while at < len(words):
         word = words[at]
@@ -230,7 +280,7 @@ def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) ->
         elif name.startswith("--no-") and f"--{name[5:]}" in own:
             known = [other for other in known if other != f"--{name[5:]}"]
         else:
-            name, dot, _ = name.partition(".")  # --speculative-config.method ngram
+            name, dot, _ = name.partition(".")  # --compilation-config.level 3
             kind = _kind(name)
             taken = 0 if equals else _values(words[at:], "1" if dot or kind is None else kind.values)
             if kind is None:

@@ -131,6 +131,10 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     (("--async-scheduling/--no-async-scheduling",), {"default": None, "help": "Schedule one step ahead."}),
     (("--disable-hybrid-kv-cache-manager",), {"is_flag": True, "help": "Treat window layers as full ones."}),
+    (
+        ("--speculative-config", "-sc"),
+        {"metavar": "JSON", "help": 'What drafts tokens: \'{"method": "mtp", "num_speculative_tokens": 1}\'.'},
+    ),
     (("--context",), {"type": TOKENS, "help": "Count requests of this length instead."}),
     (("--allow-long",), {"is_flag": True, "help": "Allow more than the model's own length."}),
 )

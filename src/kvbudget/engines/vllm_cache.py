@@ -300,7 +300,7 @@ def _reserved(group: CacheGroup, tokens: int, s: CacheSettings, in_flight: int) 
     if group.kind == "state":
         return group.state_blocks
     if group.kind == "sliding":
-        return cdiv(min(group.limit - 1 + in_flight, tokens), block) + 1
+        return cdiv(min(group.limit - 1 + s.retained_tokens + in_flight, tokens), block) + 1
     if group.kind == "chunked":
         return cdiv(min(group.limit + in_flight, tokens), block)
     if group.kind == "cross":
@@ -316,11 +316,12 @@ def _held(group: CacheGroup, tokens: int, s: CacheSettings) -> int:
         return 1 + s.num_speculative_tokens
     if group.kind == "cross":
         return cdiv(group.limit, block)
-    every = cdiv(tokens, block * s.decode_context_parallel_size)
+    ahead = s.num_speculative_tokens + s.lookahead_tokens
+    every = cdiv(max(tokens, min(tokens + ahead, s.max_model_len)), block * s.decode_context_parallel_size)
     if group.kind == "sliding":
-        return min(every, cdiv(group.limit - 1, block) + 1)
+        return min(every, cdiv(group.limit - 1 + s.retained_tokens + ahead, block) + 1)
     if group.kind == "chunked":
-        return min(every, cdiv(group.limit, block))
+        return min(every, cdiv(group.limit + ahead, block))
     return every
 
 

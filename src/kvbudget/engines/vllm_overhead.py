@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.engines.estimate import Estimate
+from kvbudget.facts import speculation
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.vllm import at
 from kvbudget.model.config import MAX_DIM
@@ -22,6 +23,7 @@ from kvbudget.parallel import padded_vocab, rank_weight
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kvbudget.engines.vllm_draft import Draft
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Layer, Model, Tower, Weight
@@ -212,17 +214,18 @@ def activations(
     num_seqs: int,
     max_model_len: int,
     element_bytes: int,
+    draft: Draft | None = None,
 ) -> Estimate:
     """Return the peak of the profile run on one rank, with what the model runner keeps beside the weights.
 
     The peak is the larger of two moments: the widest layer over all tokens, or sampling over the vocabulary, each with
     what stays in memory meanwhile: an encoder's inputs and outputs, the experts' workspace. An encoder at work comes
-    before both.
+    before both. A draft runs once behind the target, over as many tokens.
 
     Known error: within 2 % where the sampler decides (28 starts of 0.15 to 0.19), a layer's peak within 9 % (6 starts).
     """
     shapes = _shapes(model, share)
-    second = second_runner(model, version)
+    second = second_runner(model, version) and not (draft and draft.method in speculation.FIRST_RUNNER)
     gathered = batched_tokens * share.replicas
     chunk = max(batched_tokens, min(gathered, facts.EXPERT_CHUNK_TOKENS))
     workspace, whole = (experts_workspace(model, share, tokens) * element_bytes for tokens in (chunk, gathered))
@@ -231,6 +234,8 @@ def activations(
     layer = max(batched_tokens * shapes.token, facts.LATENT_PREFILL_TOKENS * shapes.latent) * element_bytes
     if not share.is_last(model) or not share.is_first():
         layer += 2 * batched_tokens * model.hidden_size * element_bytes
+    if draft and draft.model:
+        layer = max(layer, batched_tokens * _draft_token(model, draft, share) * element_bytes)
     sampling = 0
     if share.is_last(model):
         rows = min(batched_tokens, num_seqs)
@@ -239,6 +244,8 @@ def activations(
     encoder = _encoder(model, share, batched_tokens) if share.is_first() else _Encoder(0, 0)
     encoder = _Encoder(encoder.peak * element_bytes, encoder.held * element_bytes)
     buffers = runner_buffers(model, version, num_seqs=num_seqs, second=second)
+    if draft and draft.model and at(facts.RUNNER_BUFFERS_COUNTED, version):
+        buffers += _draft_buffers(model, draft, batched_tokens, num_seqs) * element_bytes
     if shapes.sparse:
         layer += facts.SPARSE_LOGITS_BYTES
         buffers += facts.SPARSE_WORKSPACE_FACTOR * facts.SPARSE_WORKSPACE_TOKEN_BYTES * max_model_len
@@ -296,6 +303,32 @@ def runner_buffers(model: Model, version: Version, *, num_seqs: int, second: boo
     if not second or not at(facts.RUNNER_BUFFERS_COUNTED, version):
         return 0
     return int(num_seqs * model.vocab_size * facts.SECOND_RUNNER_LOGIT_BYTES)
+
+
+def _draft_token(model: Model, draft: Draft, share: Share) -> int:
+    """Return the values that one token keeps alive while a draft runs: its widest layer's, and what it reads.
+
+    Drafts that read the target hold its hidden state, EAGLE-3 those of several layers.
+    """
+    assert draft.model is not None  # noqa: S101 - the caller asks for drafts with weights alone
+    states = 1 + (speculation.EAGLE3_STATES if draft.method == speculation.EAGLE3 else 0)
+    read = states * model.hidden_size if draft.reads_target else 0
+    return _shapes(draft.model, share._replace(stage=None)).token + read
+
+
+def _draft_buffers(model: Model, draft: Draft, batched_tokens: int, num_seqs: int) -> int:
+    """Return the values that a draft's runner keeps: hidden states, embeddings of images, logits to sample from.
+
+    Source: v1/worker/gpu/spec_decode/speculator.py and target_dependent_ar/speculator.py, 0.32.
+    """
+    assert draft.model is not None  # noqa: S101 - the caller asks for drafts with weights alone
+    values = 0
+    if draft.reads_target:
+        images = draft.method == speculation.MTP and any(tower.loaded for tower in model.towers)
+        values += (2 if images else 1) * batched_tokens * draft.model.hidden_size
+    if draft.probabilistic:
+        values += num_seqs * draft.tokens * draft.model.vocab_size
+    return values
 
 
 def _logits(model: Model, version: Version, share: Share, *, rows: int, second: bool) -> int:

@@ -48,7 +48,9 @@ class CacheSettings(NamedTuple):
         async_scheduling: Scheduling runs a step ahead; None is what the engine does by itself.
         enable_prefix_caching: None is what the engine does by itself for this model.
         num_speculative_tokens: Tokens that a draft proposes in a step.
-        draft_layers: Layers of a draft model that share the cache (`Model.mtp`), on the last pipeline stage.
+        draft_layers: Layers of a draft that share the cache, on the last pipeline stage.
+        lookahead_tokens: Tokens beyond a request's own for which it holds blocks, those that a draft writes.
+        retained_tokens: Tokens that windows keep longer, because several draft layers read on before each other.
     """
 
     version: Version
@@ -67,6 +69,8 @@ class CacheSettings(NamedTuple):
     disable_hybrid_kv_cache_manager: bool = False
     num_speculative_tokens: int = 0
     draft_layers: tuple[Layer, ...] = ()
+    lookahead_tokens: int = 0
+    retained_tokens: int = 0
 
 
 class Pages(NamedTuple):

@@ -321,6 +321,22 @@ FLAGS: tuple[Flag, ...] = (
         source="config/cache.py, config/vllm.py",
     ),
     Flag(
+        name="speculative_config",
+        unit="JSON: method, model, num_speculative_tokens and more",
+        meaning="Something proposes tokens that the model then checks: draft layers of the checkpoint (mtp), a head (eagle, eagle3), "
+        "a small model (draft_model), or what was said before (ngram, suffix). Its weights and its layers' cache come out "
+        "of the same budget.",
+        defaults=_constant("not set"),
+        not_covered=(
+            "A draft's layers keep every token, so each token of a request takes more.",
+            "States keep one block more for each proposed token, and windows with several draft layers are longer.",
+            "The profile run samples once for each request, not once for each proposed token: leave room on a full card.",
+            "ngram and suffix take no memory; with them steps are not scheduled ahead.",
+        ),
+        source="config/speculative.py, config/vllm.py, v1/worker/gpu/spec_decode/",
+        aliases=("sc", "num_speculative_tokens"),
+    ),
+    Flag(
         name="max_loras",
         unit="adapters in one batch",
         meaning="GPU buffers for so many adapters, each as large as max_lora_rank allows, are taken at start-up.",

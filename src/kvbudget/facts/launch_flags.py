@@ -21,12 +21,16 @@ ALIASES: Mapping[str, str] = {
 }
 """Other spellings of flags that the budget knows."""
 
+SPECULATION: Mapping[str, str] = {
+    "--spec-method": "method",
+    "--spec-model": "model",
+    "--spec-tokens": "num_speculative_tokens",
+    "--speculative-model": "model",  # until 0.8
+    "--num-speculative-tokens": "num_speculative_tokens",
+}
+"""Flags that stand for one key of `--speculative-config` (engine/arg_utils.py, create_speculative_config)."""
+
 UNCOUNTED: Sequence[tuple[str, str, str]] = (
-    (
-        "speculative decoding: a draft's weights and KV cache",
-        "",
-        "speculative-config -sc spec-method spec-model spec-tokens speculative-model num-speculative-tokens",
-    ),
     (
         "LoRA: the slots for adapters",
         "enable-lora fully-sharded-loras enable-tower-connector-lora",
