@@ -370,6 +370,7 @@ def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple
         s.enforce_eager,
         d.card,
         s.draft,
+        s.slots,
     )
     requested = vllm.requested_bytes(d.card, s)
     inside = s.rules.graphs_in_budget
@@ -547,6 +548,7 @@ def as_dict(b: Budget) -> dict[str, Any]:
             "enable_prefix_caching": b.plan.enable_prefix_caching,
             "async_scheduling": s.async_scheduling,
             "speculative_config": _speculative_dict(s),
+            "lora": s.slots._asdict() if s.slots else None,
         },
         "ranks": [
             {

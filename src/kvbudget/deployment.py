@@ -11,14 +11,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import InputError
+from kvbudget.facts import adapters
 from kvbudget.facts.gpus import Gpu, find_gpu
+from kvbudget.speculation import SpeculativeConfig, parse
 from kvbudget.units import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvbudget.model import Model
-    from kvbudget.speculation import SpeculativeConfig
 
 MAX_RANKS = 1 << 16
 MAX_TOKENS = 1 << 40
@@ -42,15 +43,19 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "context": (1, MAX_TOKENS),
     "num_gpu_blocks_override": (1, MAX_TOKENS),
     "kv_cache_memory_bytes": (1, MAX_BYTES),
+    "max_loras": (1, 1 << 16),
+    "max_lora_rank": (1, 512),
 }
 """Field -> (smallest, largest) value that is not a typing error."""
 
-_TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context")
+_TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context", "lora_dtype")
 
 _texts, _bounded = attrgetter(*_TEXTS), attrgetter(*_BOUNDS)
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
+CHOICES: Mapping[str, tuple[str | int, ...]] = {
     "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float"),
+    "lora_dtype": adapters.DTYPES,
+    "max_lora_rank": adapters.RANKS,
     "usage_context": ("server", "llm"),
 }
 
@@ -106,7 +111,12 @@ class Deployment:
     context: int | None = None
     usage_context: str = "server"
     allow_long: bool = False
-    speculative_config: SpeculativeConfig | None = None
+    speculative_config: SpeculativeConfig | Mapping[str, Any] | str | None = None
+    enable_lora: bool = False
+    max_loras: int = 1
+    max_lora_rank: int = 16
+    lora_dtype: str = "auto"
+    fully_sharded_loras: bool = False
     uncounted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -123,7 +133,9 @@ class Deployment:
         for name, known in CHOICES.items():
             value = getattr(self, name)
             if value not in known:
-                raise InputError(f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}.")
+                raise InputError(
+                    f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(map(str, known))}."
+                )
         _check_fraction(self.gpu_memory_utilization)
         ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
         if self.num_gpus is not None and self.num_gpus < ranks:
@@ -138,8 +150,6 @@ class Deployment:
         if isinstance(self.gpu, str):
             object.__setattr__(self, "gpu", find_gpu(self.gpu))
         if self.speculative_config is not None:
-            from kvbudget.speculation import parse  # noqa: PLC0415 - few deployments speculate
-
             object.__setattr__(self, "speculative_config", parse(self.speculative_config))
 
     @property
@@ -148,6 +158,13 @@ class Deployment:
         if isinstance(self.gpu, str):  # pragma: no cover - __post_init__ has replaced it
             return find_gpu(self.gpu)
         return self.gpu
+
+    @property
+    def speculation(self) -> SpeculativeConfig | None:
+        """What proposes tokens, read."""
+        config = self.speculative_config
+        assert config is None or isinstance(config, SpeculativeConfig)  # noqa: S101 - __post_init__ has read it
+        return config
 
     @property
     def gpu_count(self) -> int:

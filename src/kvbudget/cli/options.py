@@ -135,6 +135,11 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("--speculative-config", "-sc"),
         {"metavar": "JSON", "help": 'What drafts tokens: \'{"method": "mtp", "num_speculative_tokens": 1}\'.'},
     ),
+    (("--enable-lora",), {"is_flag": True, "help": "Take slots for LoRA adapters."}),
+    (("--max-loras",), {"type": NUMBER, "help": "How many adapters a batch may use."}),
+    (("--max-lora-rank",), {"type": NUMBER, "help": "The largest rank of an adapter."}),
+    (("--lora-dtype",), {"help": "auto, bfloat16, float16."}),
+    (("--fully-sharded-loras",), {"is_flag": True, "help": "Divide both matrices of an adapter."}),
     (("--context",), {"type": TOKENS, "help": "Count requests of this length instead."}),
     (("--allow-long",), {"is_flag": True, "help": "Allow more than the model's own length."}),
 )

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.basis import Basis
 from kvbudget.deployment import AUTO
-from kvbudget.engines import vllm_overhead, vllm_specs
+from kvbudget.engines import vllm_lora, vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.engines.vllm_draft import draft_of
+from kvbudget.engines.vllm_lora import Slots
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
@@ -59,10 +60,11 @@ class Settings(NamedTuple):
     async_scheduling: bool
     cache: CacheSettings
     draft: Draft | None = None
+    slots: Slots | None = None
 
 
 class Fixed(NamedTuple):
-    """What one rank holds whatever the requests are; `draft` is None where it has none."""
+    """What one rank holds whatever the requests are; `draft` and `lora` are None where it has none."""
 
     weights: Estimate
     weights_basis: Basis
@@ -71,13 +73,15 @@ class Fixed(NamedTuple):
     non_torch: Estimate
     context: Estimate
     draft: Estimate | None = None
+    lora: Estimate | None = None
 
     @property
     def inside(self) -> tuple[tuple[str, Estimate, Basis], ...]:
         """The parts inside the budget but for the CUDA graphs, in the order of allocation: name, figures, basis."""
+        beside = (("draft", self.draft), ("lora", self.lora))
         return (
             ("weights", self.weights, self.weights_basis),
-            *((name, part, _basis(part)) for name, part in (("draft", self.draft),) if part is not None),
+            *((name, part, _basis(part)) for name, part in beside if part is not None),
             ("activations", self.activations, Basis.ESTIMATED),
             ("non_torch", self.non_torch, Basis.ESTIMATED),
         )
@@ -141,14 +145,22 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
             retained_tokens=draft.retained if draft else 0,
         ),
         draft=draft,
+        slots=_slots(d),
     )
+
+
+def _slots(d: Deployment) -> Slots | None:
+    """Return the slots for adapters that were asked for, None if there are none."""
+    if not d.enable_lora:
+        return None
+    return Slots(d.max_loras, d.max_lora_rank, d.lora_dtype, d.fully_sharded_loras)
 
 
 def _draft(d: Deployment, max_model_len: int) -> Draft | None:
     """Return what proposes tokens, None if nothing does."""
-    if d.speculative_config is None:
+    if d.speculation is None:
         return None
-    return draft_of(d.model, d.speculative_config, d.pipeline_parallel_size, max_model_len)
+    return draft_of(d.model, d.speculation, d.pipeline_parallel_size, max_model_len)
 
 
 def _async_scheduling(d: Deployment) -> bool | None:
@@ -157,11 +169,11 @@ def _async_scheduling(d: Deployment) -> bool | None:
     Raises:
         InputError: The flag asks for it nevertheless, which vLLM refuses.
     """
-    if d.speculative_config is None or d.speculative_config.ahead:
+    if d.speculation is None or d.speculation.ahead:
         return d.async_scheduling
     if d.async_scheduling:
         raise InputError(
-            f"--async-scheduling: vLLM cannot schedule ahead with speculative method {d.speculative_config.method} as "
+            f"--async-scheduling: vLLM cannot schedule ahead with speculative method {d.speculation.method} as "
             "it is configured; leave the flag out."
         )
     return False
@@ -511,6 +523,7 @@ def fixed(
     enforce_eager: bool,
     card: Gpu,
     draft: Draft | None = None,
+    slots: Slots | None = None,
 ) -> Fixed:
     """Return what one rank holds whatever the requests are.
 
@@ -524,6 +537,7 @@ def fixed(
         enforce_eager: No CUDA graphs.
         card: The GPU: how its kin are linked, and its generation.
         draft: What proposes tokens; it stands on the last stage.
+        slots: Slots for LoRA adapters.
     """
     share = vllm_overhead.Share(*layout, stage)
     weights, exact = _loaded(model, version, dtype, share)
@@ -547,10 +561,12 @@ def fixed(
             num_seqs=batch[1] * (1 + draft.tokens if draft else 1),
             capability=_capability(card),
             enforce_eager=enforce_eager,
+            adapters=slots is not None,
         ),
         non_torch=vllm_overhead.non_torch(card, version, tensor_parallel_size=share.tensor_parallel_size),
         context=vllm_overhead.context(),
         draft=_loaded_draft(draft, version, dtype, share) if draft and draft.model else None,
+        lora=vllm_lora.lora(model, slots, dtype, share) if slots else None,
     )
 
 

@@ -512,10 +512,13 @@ def _tower_values(tower: Tower, share: Share) -> tuple[int, int]:
 # --- what the driver and libraries take --------------------------------------------------------------------------
 
 
-def cuda_graphs(layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool) -> Estimate:
+def cuda_graphs(
+    layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool, adapters: bool = False
+) -> Estimate:
     """Return the memory of captured CUDA graphs on one rank; none with `--enforce-eager`.
 
-    Graphs are captured for batches up to twice `max_num_seqs`; a layer's graphs take the same each.
+    Graphs are captured for batches up to twice `max_num_seqs`; a layer's graphs take the same each. With adapters each
+    batch is captured twice, with and without them (config/compilation.py, cudagraph_specialize_lora).
     """
     if enforce_eager:
         return Estimate(0, 0, 0, "--enforce-eager")
@@ -524,7 +527,10 @@ def cuda_graphs(layers: int, *, num_seqs: int, capability: tuple[int, int] | Non
     largest = min(2 * num_seqs, default)
     best = facts.GRAPH_BASE_BYTES + facts.GRAPH_LAYER_BYTES * layers * captured_sizes(largest) // captured_sizes(usual)
     low, high = facts.GRAPH_SPREAD
-    return Estimate(int(best * low), best, int(best * high), f"fitted: {layers} layers, batches up to {largest}")
+    sets = 2 if adapters else 1
+    return Estimate(
+        int(best * low), best * sets, int(best * sets * high), f"fitted: {layers} layers, batches up to {largest}"
+    )
 
 
 def captured_sizes(largest: int) -> int:
