@@ -371,6 +371,7 @@ def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple
         d.card,
         s.draft,
         s.slots,
+        s.limits,
     )
     requested = vllm.requested_bytes(d.card, s)
     inside = s.rules.graphs_in_budget

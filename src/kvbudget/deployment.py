@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kvbudget.errors import InputError
 from kvbudget.facts import adapters
 from kvbudget.facts.gpus import Gpu, find_gpu
+from kvbudget.multimodal import Limit, Limits, parse_limits
 from kvbudget.speculation import SpeculativeConfig, parse
 from kvbudget.units import MAX_BYTES
+from kvbudget.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +58,7 @@ CHOICES: Mapping[str, tuple[str | int, ...]] = {
     "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float"),
     "lora_dtype": adapters.DTYPES,
     "max_lora_rank": adapters.RANKS,
+    "mm_encoder_tp_mode": ("weights", "data"),
     "usage_context": ("server", "llm"),
 }
 
@@ -74,6 +77,7 @@ class Deployment:
         usage_context: "server" (`vllm serve`) or "llm" (the `LLM` class); their defaults differ.
         max_model_len: The longest request; `AUTO` (-1) for the longest that fits.
         allow_long: Do not refuse a `max_model_len` above the model's own.
+        limit_mm_per_prompt: Items of each modality in a prompt; vLLM's JSON text, a mapping of it or image=2 will do.
         speculative_config: What proposes tokens; vLLM's JSON text or a mapping of it will do.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.
@@ -112,6 +116,10 @@ class Deployment:
     usage_context: str = "server"
     allow_long: bool = False
     speculative_config: SpeculativeConfig | Mapping[str, Any] | str | None = None
+    limit_mm_per_prompt: tuple[Limit, ...] | Mapping[str, Any] | str = ()
+    language_model_only: bool = False
+    skip_mm_profiling: bool = False
+    mm_encoder_tp_mode: str = "weights"
     enable_lora: bool = False
     max_loras: int = 1
     max_lora_rank: int = 16
@@ -151,6 +159,8 @@ class Deployment:
             object.__setattr__(self, "gpu", find_gpu(self.gpu))
         if self.speculative_config is not None:
             object.__setattr__(self, "speculative_config", parse(self.speculative_config))
+        if self.limit_mm_per_prompt:
+            object.__setattr__(self, "limit_mm_per_prompt", parse_limits(self.limit_mm_per_prompt))
 
     @property
     def card(self) -> Gpu:
@@ -165,6 +175,13 @@ class Deployment:
         config = self.speculative_config
         assert config is None or isinstance(config, SpeculativeConfig)  # noqa: S101 - __post_init__ has read it
         return config
+
+    @property
+    def limits(self) -> Limits:
+        """What the flags about images, audio and video say."""
+        each = self.limit_mm_per_prompt
+        assert isinstance(each, tuple)  # noqa: S101 - __post_init__ has read it
+        return Limits(each, self.language_model_only, not self.skip_mm_profiling, self.mm_encoder_tp_mode)
 
     @property
     def gpu_count(self) -> int:
@@ -187,14 +204,6 @@ class Deployment:
 def flag(name: str) -> str:
     """Return a field's name as a command-line flag."""
     return "--" + name.replace("_", "-")
-
-
-def shown(value: object, limit: int = 40) -> str:
-    """Show a choice in a message, cut to `limit` characters; Python would not print an integer of 5,000 digits."""
-    if isinstance(value, int) and value.bit_length() > 4 * limit:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _check_fraction(value: float | None) -> None:

@@ -5,12 +5,12 @@ Source: vLLM 0.32, config/speculative.py; which method a draft stands for is fou
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import speculation as facts
+from kvbudget.values import json_object, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FLAG = "--speculative-config"
 MAX_TOKENS = 1 << 12
 """Tokens that a step may propose; more is a typing error."""
-MAX_TEXT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +53,12 @@ class SpeculativeConfig:
             )
         if self.method not in facts.METHODS:
             raise InputError(
-                f"{FLAG}: method {_shown(self.method)} is not known; choose one of {', '.join(sorted(facts.METHODS))}."
+                f"{FLAG}: method {shown(self.method)} is not known; choose one of {', '.join(sorted(facts.METHODS))}."
             )
         tokens = self.num_speculative_tokens
         if tokens is not None and not (type(tokens) is int and 1 <= tokens <= MAX_TOKENS):
             raise InputError(
-                f"{FLAG}: num_speculative_tokens {_shown(tokens)}: expected a whole number from 1 to {MAX_TOKENS:,}."
+                f"{FLAG}: num_speculative_tokens {shown(tokens)}: expected a whole number from 1 to {MAX_TOKENS:,}."
             )
         if tokens is None and self.method not in (facts.MTP, facts.SUFFIX):
             raise InputError(f"{FLAG}: num_speculative_tokens is missing; say how many tokens a step proposes.")
@@ -67,7 +66,7 @@ class SpeculativeConfig:
             raise InputError(f"{FLAG}: method {self.method} needs a model; give its folder or its name.")
         if self.draft_sample_method not in ("greedy", "probabilistic"):
             raise InputError(
-                f"{FLAG}: draft_sample_method {_shown(self.draft_sample_method)}: expected greedy or probabilistic."
+                f"{FLAG}: draft_sample_method {shown(self.draft_sample_method)}: expected greedy or probabilistic."
             )
 
     @property
@@ -96,7 +95,7 @@ def parse(value: object) -> SpeculativeConfig:
             )
     name = given.get("model")
     if name is not None and not isinstance(name, str):
-        raise InputError(f"{FLAG}: model {_shown(name)}: expected a folder or a name.")
+        raise InputError(f"{FLAG}: model {shown(name)}: expected a folder or a name.")
     method = _stated_method(given.get("method"), name)
     model = None
     if name is not None and method not in facts.WEIGHTLESS | facts.UNCOUNTED_METHODS:
@@ -106,7 +105,7 @@ def parse(value: object) -> SpeculativeConfig:
         method = _method_of(method, name, model)
     for switch in ("use_heterogeneous_vocab", "disable_padded_drafter_batch"):
         if not isinstance(given.get(switch, False), bool):
-            raise InputError(f"{FLAG}: {switch} {_shown(given[switch])}: expected true or false.")
+            raise InputError(f"{FLAG}: {switch} {shown(given[switch])}: expected true or false.")
     return SpeculativeConfig(
         method=method,
         num_speculative_tokens=_tokens(given, method),
@@ -119,24 +118,14 @@ def parse(value: object) -> SpeculativeConfig:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     """Return the object that a text holds, with underscores in its keys."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value[: MAX_TEXT + 1])
-        except (ValueError, RecursionError) as error:
-            reason = getattr(error, "msg", "nested too deeply")
-            raise InputError(
-                f"{FLAG} is not JSON ({reason}); write for example "
-                """'{"method": "mtp", "num_speculative_tokens": 1}'."""
-            ) from None
-    if not isinstance(value, dict):
-        raise InputError(f"{FLAG} must be a JSON object, found {type(value).__name__}.")
+    value = json_object(value, flag=FLAG, example='{"method": "mtp", "num_speculative_tokens": 1}')
     given = {str(key).replace("-", "_"): item for key, item in value.items()}
     if "tensor_parallel_size" in given:
         raise InputError(f"{FLAG}: vLLM has no tensor_parallel_size here; it is called draft_tensor_parallel_size.")
     unknown = next((key for key in given if key not in facts.KEYS | facts.OLD_KEYS), None)
     if unknown is not None:
         raise InputError(
-            f"{FLAG}: {_shown(unknown)} is not known to vLLM, which stops at it; see its config/speculative.py."
+            f"{FLAG}: {shown(unknown)} is not known to vLLM, which stops at it; see its config/speculative.py."
         )
     return given
 
@@ -144,7 +133,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _stated_method(method: object, model: str | None) -> str:
     """Return the method that is said, or that stands behind the model's name alone."""
     if method is not None and not isinstance(method, str):
-        raise InputError(f"{FLAG}: method {_shown(method)}: expected text.")
+        raise InputError(f"{FLAG}: method {shown(method)}: expected text.")
     if method in (None, "[ngram]"):
         if method or model in ("ngram", "[ngram]"):
             return "ngram"
@@ -175,10 +164,3 @@ def _tokens(given: Mapping[str, Any], method: str) -> int | None:
     if tokens is None and method == facts.SUFFIX:
         tokens = given.get("suffix_decoding_max_tree_depth", facts.TREE_DEPTH)
     return tokens
-
-
-def _shown(value: object, limit: int = 40) -> str:
-    if isinstance(value, int) and value.bit_length() > 4 * limit:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from kvbudget.cli.options import deployment_parameters
+from kvbudget.deployment import flag
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import launch_flags as facts
 
@@ -83,12 +84,12 @@ def parse_launch(arguments: Sequence[str]) -> Launch:
     if version is not None:
         options["engine_version"] = version
     _environment(before, options, notes, uncounted)
-    rest, speculation = _speculation(list(_spelled(rest)))
+    rest, nested = _nested(list(_spelled(rest)))
     known, model = _sort(rest, notes, uncounted)
     options |= _read(known)
-    if speculation:
-        stated = options.get("speculative_config")
-        options["speculative_config"] = {**(_object(stated) if stated else {}), **speculation}
+    for name, keys in nested.items():
+        stated = options.get(name)
+        options[name] = {**(_object(stated, name) if stated else {}), **keys}
     warnings = [f"{', '.join(flags)}: not counted yet ({what})." for what, flags in uncounted.items()]
     return Launch(model, options, notes, warnings)
 
@@ -207,32 +208,40 @@ def _kind(name: str) -> _Kind | None:
     return kind
 
 
-SPECULATIVE = "--speculative-config"
-
-
-def _speculation(words: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the words without the flags that stand for keys of `--speculative-config`, and those keys.
+def _nested(words: list[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Return the words without the flags that stand for one key of an object, and those objects by field.
 
     `--speculative-config.method ngram` and `--spec-method ngram` are the same.
     """
     rest: list[str] = []
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, Any]] = {}
     at = 0
     while at < len(words):
         word = words[at]
         at += 1
         name, equals, value = word.partition("=")
-        key = facts.SPECULATION.get(name)
-        if name.startswith((f"{SPECULATIVE}.", "-sc.")):
-            key = name.partition(".")[2].replace("-", "_")
+        head, dot, tail = name.partition(".")
+        field, key = "speculative_config", facts.SPECULATION.get(name)
+        if dot and head in facts.NESTED:
+            field, key = facts.NESTED[head], tail.replace("-", "_")
         if key is None:
             rest.append(word)
             continue
         if not equals:
             value = words[at] if at < len(words) else ""
             at += 1
-        found[key] = _json(value)
+        _put(found.setdefault(field, {}), key.split("."), _json(value))
     return rest, found
+
+
+def _put(keys: dict[str, Any], path: list[str], value: object) -> None:
+    """Put a value where a dotted key says: `image.count 2`."""
+    for part in path[:-1]:
+        inner = keys.setdefault(part, {})
+        if not isinstance(inner, dict):
+            inner = keys[part] = {}
+        keys = inner
+    keys[path[-1]] = value
 
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any JSON
@@ -243,10 +252,10 @@ def _json(text: str) -> Any:  # noqa: ANN401 - any JSON
         return text
 
 
-def _object(text: object) -> dict[str, Any]:
+def _object(text: object, name: str) -> dict[str, Any]:
     found = _json(str(text))
     if not isinstance(found, dict):
-        raise InputError(f"In the launch command: {SPECULATIVE} is not a JSON object; give it as the engine takes it.")
+        raise InputError(f"In the launch command: {flag(name)} is not a JSON object; give it as the engine takes it.")
     return found
 
 

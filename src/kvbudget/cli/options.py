@@ -135,6 +135,13 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         ("--speculative-config", "-sc"),
         {"metavar": "JSON", "help": 'What drafts tokens: \'{"method": "mtp", "num_speculative_tokens": 1}\'.'},
     ),
+    (
+        ("--limit-mm-per-prompt",),
+        {"metavar": "JSON", "help": 'Images, videos, audio a prompt may have: \'{"image": 2, "video": 0}\'.'},
+    ),
+    (("--language-model-only",), {"is_flag": True, "help": "Text alone: encoders are not loaded."}),
+    (("--skip-mm-profiling",), {"is_flag": True, "help": "Keep nothing free for encoders at work."}),
+    (("--mm-encoder-tp-mode",), {"help": "weights (encoders are split) or data (whole on each GPU)."}),
     (("--enable-lora",), {"is_flag": True, "help": "Take slots for LoRA adapters."}),
     (("--max-loras",), {"type": NUMBER, "help": "How many adapters a batch may use."}),
     (("--max-lora-rank",), {"type": NUMBER, "help": "The largest rank of an adapter."}),

@@ -17,10 +17,13 @@ from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.engines.vllm_draft import draft_of
 from kvbudget.engines.vllm_lora import Slots
+from kvbudget.engines.vllm_towers import served_model, text_only
 from kvbudget.errors import CannotTell, InputError
+from kvbudget.facts import multimodal
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
+from kvbudget.multimodal import Limits
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
 from kvbudget.units import GIB
 
@@ -59,6 +62,7 @@ class Settings(NamedTuple):
     enforce_eager: bool
     async_scheduling: bool
     cache: CacheSettings
+    limits: Limits = Limits()
     draft: Draft | None = None
     slots: Slots | None = None
 
@@ -143,7 +147,9 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
             draft_layers=draft.layers if draft else (),
             lookahead_tokens=draft.lookahead if draft else 0,
             retained_tokens=draft.retained if draft else 0,
+            text_only=version >= multimodal.TEXT_ONLY_ATTENTION and text_only(d.model, d.limits),
         ),
+        limits=d.limits,
         draft=draft,
         slots=_slots(d),
     )
@@ -407,11 +413,23 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             f"{d.card.name}: the rules are those of vLLM on NVIDIA's cards; on {d.card.maker}'s the parts marked "
             "estimated were never measured, and backends may choose other block sizes."
         )
+    yield from _encoder_cautions(d)
     if d.card.unified:
         yield (
             f"{d.card.name} shares its memory with the system: what the system uses is missing from what vLLM finds "
             "free, so leave room with --gpu-memory-utilization."
         )
+
+
+def _encoder_cautions(d: Deployment) -> Iterator[str]:
+    """Yield what the flags about images leave open."""
+    if d.model.towers and not d.limits.profiled and not text_only(d.model, d.limits):
+        yield (
+            "--skip-mm-profiling: nothing is kept free for the encoder at work, so a large image may run out of "
+            "memory; leave room with --gpu-memory-utilization."
+        )
+    if d.limits.encoder_tp_mode == "data" and d.model.architecture not in multimodal.DATA_PARALLEL:
+        yield f"--mm-encoder-tp-mode data: vLLM has it not for {d.model.architecture}, so it changes nothing."
 
 
 def check_quantization(d: Deployment) -> None:
@@ -524,6 +542,7 @@ def fixed(
     card: Gpu,
     draft: Draft | None = None,
     slots: Slots | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - a tuple cannot change
 ) -> Fixed:
     """Return what one rank holds whatever the requests are.
 
@@ -538,7 +557,9 @@ def fixed(
         card: The GPU: how its kin are linked, and its generation.
         draft: What proposes tokens; it stands on the last stage.
         slots: Slots for LoRA adapters.
+        limits: What may reach a multimodal model; it decides which towers are loaded.
     """
+    model = served_model(model, limits)
     share = vllm_overhead.Share(*layout, stage)
     weights, exact = _loaded(model, version, dtype, share)
     if not share.is_last(model):
@@ -555,6 +576,7 @@ def fixed(
             max_model_len=batch[2] if len(batch) > BATCH_LIMITS else 0,
             element_bytes=dtype_bytes(dtype),
             draft=draft,
+            limits=limits,
         ),
         cuda_graphs=vllm_overhead.cuda_graphs(
             len(share.layers(model)) + (len(draft.layers) if draft else 0),

@@ -141,6 +141,7 @@ def plan_cache(model: Model, s: CacheSettings) -> CachePlan:
         s.disable_hybrid_kv_cache_manager,
         s.num_speculative_tokens,
         s.draft_layers,
+        s.text_only,
     )
     in_flight = _in_flight(s)
     groups = tuple(_for_length(group, s, in_flight) for group in layout.groups)
@@ -189,6 +190,7 @@ def _layout(
     disable_hybrid_kv_cache_manager: bool,
     num_speculative_tokens: int,
     draft_layers: tuple[Layer, ...],
+    text_only: bool,
 ) -> _Layout:
     """Return the layout; sweeps over lengths and batches ask for the same one many times."""
     s = CacheSettings(
@@ -206,6 +208,7 @@ def _layout(
         disable_hybrid_kv_cache_manager=disable_hybrid_kv_cache_manager,
         num_speculative_tokens=num_speculative_tokens,
         draft_layers=draft_layers,
+        text_only=text_only,
     )
     kept = layer_specs(model, s)
     groups = _groups(s, kept, len(model.layers))

@@ -18,6 +18,7 @@ from kvbudget.facts import vllm as facts
 from kvbudget.facts.vllm import at
 from kvbudget.model.config import MAX_DIM
 from kvbudget.model.shapes import Attention, Group, Indexer, LatentAttention, RecurrentState, Split
+from kvbudget.multimodal import Limits
 from kvbudget.parallel import padded_vocab, rank_weight
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ def activations(
     max_model_len: int,
     element_bytes: int,
     draft: Draft | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - a tuple cannot change
 ) -> Estimate:
     """Return the peak of the profile run on one rank, with what the model runner keeps beside the weights.
 
@@ -241,7 +243,8 @@ def activations(
         rows = min(batched_tokens, num_seqs)
         hidden = (batched_tokens + 2 * rows) * model.hidden_size * element_bytes
         sampling = hidden + _logits(model, version, share, rows=rows, second=second)
-    encoder = _encoder(model, share, batched_tokens) if share.is_first() else _Encoder(0, 0)
+    seen = _encoder_tokens(model, share, batched_tokens, num_seqs, limits) if share.is_first() else 0
+    encoder = _encoder(model, share, seen)
     encoder = _Encoder(encoder.peak * element_bytes, encoder.held * element_bytes)
     buffers = runner_buffers(model, version, num_seqs=num_seqs, second=second)
     if draft and draft.model and at(facts.RUNNER_BUFFERS_COUNTED, version):
@@ -266,6 +269,7 @@ def activations(
         best=peak(1, 1, 1, usual * workspace, common),
         high=peak(*high, whole, large),
         source=f"profile run of {batched_tokens:,} tokens and {min(batched_tokens, num_seqs):,} requests"
+        + (f", an encoder's {seen:,}" if seen else "")
         + (", and what the model runner keeps" if buffers else ""),
     )
 
@@ -466,18 +470,38 @@ class _Encoder(NamedTuple):
     held: int
 
 
-def _encoder(model: Model, share: Share, batched_tokens: int) -> _Encoder:
-    """Return the values of the largest encoder when it fills the encoder's budget of tokens.
-
-    The budget is `max_num_batched_tokens`, or one item where that is longer (multimodal/encoder_budget.py).
-    """
+def _encoder(model: Model, share: Share, tokens: int) -> _Encoder:
+    """Return the values of the largest encoder when its output has so many tokens."""
     shapes = _shapes(model, share)
-    if not shapes.encoder_token:
-        return _Encoder(0, 0)
-    section = _vision(model.config)
-    any_size = "spatial_merge_size" in section and not section.get("image_size")
-    tokens = max(batched_tokens, facts.ENCODER_ITEM_TOKENS) if any_size else batched_tokens
     return _Encoder(tokens * shapes.encoder_token, tokens * (model.hidden_size + shapes.encoder_input))
+
+
+def _encoder_tokens(model: Model, share: Share, batched_tokens: int, num_seqs: int, limits: Limits) -> int:
+    """Return the tokens of the encoder's output in the profile run, 0 where there is none or it is left out.
+
+    The budget is `max_num_batched_tokens`, or one item where that is longer; it is filled with items of the largest
+    size, at most as many as all requests may have (multimodal/encoder_budget.py, MultiModalBudget).
+    """
+    if not limits.profiled or not _shapes(model, share).encoder_token:
+        return 0
+    section = _vision(model.config)
+    if "spatial_merge_size" in section and not section.get("image_size"):
+        item = _sized(section, limits) or facts.ENCODER_ITEM_TOKENS
+    else:
+        item = _number(model.config.get("mm_tokens_per_image"))
+    if not item:  # how the processor cuts an image into tiles is not in the config
+        return batched_tokens
+    count = limits.allowed("image") or limits.allowed("video")
+    return item * max(1, min(batched_tokens // item, num_seqs * max(1, count)))
+
+
+def _sized(section: Mapping[str, object], limits: Limits) -> int:
+    """Return the tokens of an image of the size that the flag names; 0 if it names none, or videos may be longer."""
+    image = limits.image()
+    patch = _number(section.get("patch_size")) * _number(section.get("spatial_merge_size"))
+    if image is None or not image.width or not image.height or not patch or limits.allowed("video"):
+        return 0
+    return _up(image.width, patch) // patch * (_up(image.height, patch) // patch)
 
 
 def _vision(config: Mapping[str, object]) -> Mapping[str, object]:

@@ -50,6 +50,7 @@ class CacheSettings(NamedTuple):
         num_speculative_tokens: Tokens that a draft proposes in a step.
         draft_layers: Layers of a draft that share the cache, on the last pipeline stage.
         lookahead_tokens: Tokens beyond a request's own for which it holds blocks, those that a draft writes.
+        text_only: Nothing but text can reach a multimodal model, so it attends as a text model.
         retained_tokens: Tokens that windows keep longer, because several draft layers read on before each other.
     """
 
@@ -71,6 +72,7 @@ class CacheSettings(NamedTuple):
     draft_layers: tuple[Layer, ...] = ()
     lookahead_tokens: int = 0
     retained_tokens: int = 0
+    text_only: bool = False
 
 
 class Pages(NamedTuple):
@@ -256,7 +258,7 @@ def context_of(model: Model, s: CacheSettings, parts: Sequence[Part]) -> Context
         kv_cache_dtype=_kv_cache_dtype(model, s),
         caching=_caching(s, parts, states),
         states=states,
-        images=images,
+        images=images and not s.text_only,
         softcap=bool(_text_value(model, "attn_logit_softcapping")),
         nope=_text_value(model, "qk_nope_head_dim") or 0 if latent else 0,
         topk=_text_value(model, "index_topk") or 0 if sparse else 0,

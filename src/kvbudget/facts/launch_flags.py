@@ -30,6 +30,11 @@ SPECULATION: Mapping[str, str] = {
 }
 """Flags that stand for one key of `--speculative-config` (engine/arg_utils.py, create_speculative_config)."""
 
+NESTED = {"--speculative-config": "speculative_config", "-sc": "speculative_config"} | {
+    "--limit-mm-per-prompt": "limit_mm_per_prompt"
+}
+"""Flags whose keys may stand behind a dot (`--limit-mm-per-prompt.image 2`), and the fields they fill."""
+
 UNCOUNTED: Sequence[tuple[str, str, str]] = (
     (
         "LoRA: slots of other layers than all linear ones",
@@ -37,10 +42,10 @@ UNCOUNTED: Sequence[tuple[str, str, str]] = (
         "lora-target-modules* lora-extra-vocab-size max-lora-cls-labels",
     ),
     (
-        "limits on images, audio and video: the encoder's own memory",
-        "skip-mm-profiling mm-encoder-only language-model-only enable-mm-embeds disable-chunked-mm-input",
-        """limit-mm-per-prompt mm-processor-kwargs mm-encoder-tp-mode mm-ipc-gpu-memory-gb mm-tensor-ipc
-        mm-processor-device mm-encoder-attn-backend media-io-kwargs""",
+        "images, audio and video: other sizes and another place of the encoder's work",
+        "mm-encoder-only enable-mm-embeds disable-chunked-mm-input",
+        """mm-processor-kwargs mm-ipc-gpu-memory-gb mm-tensor-ipc mm-processor-device mm-encoder-attn-backend
+        media-io-kwargs""",
     ),
     (
         "offloading: all weights count as on the GPU",
