@@ -114,6 +114,19 @@ def test_sharded_experts_are_refused_with_expert_parallelism() -> None:
         kb.budget(d)
 
 
+def test_a_class_without_adapters_is_refused() -> None:
+    d = kb.Deployment(model=load_model("falcon-7b"), gpu="H100-SXM-80GB", enable_lora=True)
+    with pytest.raises(InputError, match="takes no adapters for FalconForCausalLM"):
+        kb.budget(d)
+
+
+def test_kernels_that_round_experts_up_make_slots_larger() -> None:
+    b = kb.budget(kb.Deployment(model=load_model("gpt-oss-20b"), gpu="H100-SXM-80GB", enable_lora=True, max_loras=2))
+    (line,) = (line for line in b.lines if line.name == "lora")
+    assert (line.needs_bytes, line.high_bytes) == (772_423_968, 772_423_968)  # what vLLM's layers allocate on Hopper
+    assert line.low_bytes < line.needs_bytes
+
+
 def test_a_vocabulary_that_no_adapter_takes_is_refused() -> None:
     config = {
         "model_type": "llama",

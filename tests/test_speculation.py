@@ -294,4 +294,37 @@ def test_launch_commands_say_it_in_many_ways(flags: list[str]) -> None:
         "model": None,
         "layers": 0,
     }
-    assert answer["warnings"] == []
+    assert not any("not counted" in warning for warning in answer["warnings"])
+
+
+def test_rows_that_the_profile_run_does_not_sample_are_a_warning() -> None:
+    d = kb.Deployment(model=load_model("glm-4.5-air"), gpu="H200-SXM-141GB", tensor_parallel_size=4, max_num_seqs=64)
+    (warning,) = kb.budget(d.replaced(speculative_config=MTP | {"num_speculative_tokens": 3})).warnings
+    assert "sample 256 rows" in warning
+    assert "profile run 64" in warning
+    assert kb.budget(d).warnings == ()
+
+
+def test_adapters_need_room_for_all_proposed_tokens() -> None:
+    d = kb.Deployment(
+        model=load_model("llama-3.1-8b"),
+        gpu="H100-SXM-80GB",
+        enable_lora=True,
+        max_num_seqs=1024,
+        max_num_batched_tokens=2048,
+        speculative_config={"method": "ngram", "num_speculative_tokens": 4},
+    )
+    with pytest.raises(InputError, match="no room for 4 proposed tokens"):
+        kb.budget(d)
+    assert kb.budget(d.replaced(max_num_seqs=256)).verdict
+
+
+def test_a_draft_that_does_not_divide_is_refused() -> None:
+    d = kb.Deployment(
+        model=load_model("llama-3.1-70b"),
+        gpu="H100-SXM-80GB",
+        tensor_parallel_size=64,
+        speculative_config={"model": "llama-3.2-1b", "num_speculative_tokens": 4},
+    )
+    with pytest.raises(InputError, match="cannot be split by 64"):
+        kb.budget(d)

@@ -491,6 +491,7 @@ def _warnings(b: Budget) -> Iterator[str]:
     if note:
         yield note
     yield from vllm.cautions(d, s.version)
+    yield from vllm.draft_cautions(d, s)
     yield from b.plan.notes
     yield from d.uncounted
     tp, heads = d.tensor_parallel_size, most_kv_heads(d.model)

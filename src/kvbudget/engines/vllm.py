@@ -25,7 +25,7 @@ from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
 from kvbudget.multimodal import Limits
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
-from kvbudget.units import GIB
+from kvbudget.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -116,6 +116,11 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
     batched, seqs = _batch_limits(d, here, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
     draft = _draft(d, max_model_len)
+    if draft and d.enable_lora and batched < seqs * (1 + draft.tokens):
+        raise InputError(
+            f"--max-num-batched-tokens {batched} has no room for {draft.tokens} proposed tokens of each of {seqs:,} "
+            "requests, which vLLM refuses with --enable-lora; raise it or lower --max-num-seqs."
+        )
     given = _async_scheduling(d)
     in_flight = rules.async_scheduling if given is None else given
     return Settings(
@@ -166,7 +171,10 @@ def _draft(d: Deployment, max_model_len: int) -> Draft | None:
     """Return what proposes tokens, None if nothing does."""
     if d.speculation is None:
         return None
-    return draft_of(d.model, d.speculation, d.pipeline_parallel_size, max_model_len)
+    draft = draft_of(d.model, d.speculation, d.pipeline_parallel_size, max_model_len)
+    if draft.model is not None:
+        _check_layout(draft.model, d.tensor_parallel_size, 1, d.enable_expert_parallel)
+    return draft
 
 
 def _async_scheduling(d: Deployment) -> bool | None:
@@ -418,6 +426,23 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
         yield (
             f"{d.card.name} shares its memory with the system: what the system uses is missing from what vLLM finds "
             "free, so leave room with --gpu-memory-utilization."
+        )
+
+
+def draft_cautions(d: Deployment, s: Settings) -> Iterator[str]:
+    """Yield what the profile run leaves open where tokens are proposed: it samples one row a request, not all of them.
+
+    Source: v1/worker/gpu/model_runner.py, _dummy_sampler_run, 0.32.
+    """
+    if s.draft is None:
+        return
+    profiled = min(s.max_num_batched_tokens, s.max_num_seqs)
+    sampled = min(s.max_num_batched_tokens, s.max_num_seqs * (1 + s.draft.tokens))
+    more = (sampled - profiled) * d.model.vocab_size * dtype_bytes(s.dtype)
+    if more:
+        yield (
+            f"{s.max_num_seqs:,} requests sample {sampled:,} rows with their proposed tokens, and the profile "
+            f"run {profiled:,}: {gib(more)} GiB of logits more than is kept free; lower --max-num-seqs if so many come."
         )
 
 

@@ -9,6 +9,7 @@ each: what they allocate). Older versions are counted by the same rules.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from kvbudget.engines.estimate import Estimate
 from kvbudget.errors import InputError
 from kvbudget.facts import adapters as facts
 from kvbudget.facts.formats import dtype_bytes
+from kvbudget.facts.vllm import PACKED_EXPERTS
 from kvbudget.model.shapes import Group, Split
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Slots(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def lora_bytes(model: Model, slots: Slots, dtype: str, share: Share) -> int:
+def lora_bytes(model: Model, slots: Slots, dtype: str, share: Share, *, rounded: bool = False) -> int:
     """Return the bytes of the slots on one rank.
 
     Args:
@@ -51,11 +53,14 @@ def lora_bytes(model: Model, slots: Slots, dtype: str, share: Share) -> int:
         slots: What was asked.
         dtype: The model's data type.
         share: The rank's part of the model.
+        rounded: Kernels of packed weights round the experts' widths up (`kvbudget.facts.vllm.PACKED_EXPERTS`).
 
     Raises:
-        InputError: The rank does not divide over the GPUs, or the vocabulary is too large.
+        InputError: The class takes no adapters, the rank does not divide over the GPUs, or the vocabulary is too large.
     """
     tp = share.tensor_parallel_size
+    if model.architecture in facts.WITHOUT:
+        raise InputError(f"--enable-lora: vLLM takes no adapters for {model.architecture}; leave it out.")
     if slots.fully_sharded_loras and slots.max_lora_rank % tp:
         raise InputError(
             f"--fully-sharded-loras: --max-lora-rank {slots.max_lora_rank} cannot be split by "
@@ -69,7 +74,7 @@ def lora_bytes(model: Model, slots: Slots, dtype: str, share: Share) -> int:
     values = flags = 0
     for layer in share.layers(model):
         if id(layer) not in layers:
-            layers[id(layer)] = _layer_values(model, layer, slots, share)
+            layers[id(layer)] = _layer_values(model, layer, slots, share, _steps(model) if rounded else (1, 1))
         values += layers[id(layer)]
         flags += any(weight.group is Group.EXPERTS for weight in layer.weights)
     values += _vocabulary_values(model, slots, share)
@@ -77,19 +82,36 @@ def lora_bytes(model: Model, slots: Slots, dtype: str, share: Share) -> int:
     return slots.max_loras * values * size + flags * (slots.max_loras + 1) * FLAG_BYTES
 
 
-def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share) -> int:
-    """Return the values of one slot in one layer."""
+def _steps(model: Model) -> tuple[int, int]:
+    """Return what the experts' hidden and inner width are rounded up to."""
+    method = model.quantization.method if model.quantization else ""
+    return PACKED_EXPERTS.get(method, (1, 1))[:2]
+
+
+def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps: tuple[int, int]) -> int:
+    """Return the values of one slot in one layer; `steps` round the experts' hidden and inner width up."""
     joined = model.model_type in facts.JOINED_EXPERTS
-    return sum(
-        _values(weight, slots, share, shares_a=joined and weight.group is Group.EXPERTS and "gate" in weight.name)
-        for weight in layer.weights
-        if weight.linear
-    )
+    values = 0
+    for weight in layer.weights:
+        if not weight.linear:
+            continue
+        part = share.of(weight)
+        expert = weight.group is Group.EXPERTS
+        if expert:
+            hidden, inner = steps
+            if weight.name.endswith("down_proj"):
+                hidden, inner = inner, hidden
+            part = replace(part, in_features=_up(part.in_features, hidden), out_features=_up(part.out_features, inner))
+        values += _values(weight, part, slots, share, shares_a=joined and expert and "gate" in weight.name)
+    return values
 
 
-def _values(weight: Weight, slots: Slots, share: Share, *, shares_a: bool) -> int:
-    """Return the values of A and B for one weight; one whose A is another's has its B alone."""
-    part = share.of(weight)
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _values(weight: Weight, part: Weight, slots: Slots, share: Share, *, shares_a: bool) -> int:
+    """Return the values of A and B for a rank's part of a weight; one whose A is another's has its B alone."""
     tp = share.tensor_parallel_size
     rank, out = slots.max_lora_rank, part.out_features
     by_row = weight.split is Split.ROW or (weight.split is Split.EXPERT and weight.name.endswith("down_proj"))
@@ -121,7 +143,9 @@ def _vocabulary_values(model: Model, slots: Slots, share: Share) -> int:
 
 
 def lora(model: Model, slots: Slots, dtype: str, share: Share) -> Estimate:
-    """Return the memory of the slots on one rank."""
-    size = lora_bytes(model, slots, dtype, share)
+    """Return the memory of the slots on one rank, an interval where kernels may round the experts' widths up."""
+    plain, rounded = (lora_bytes(model, slots, dtype, share, rounded=each) for each in (False, True))
+    method = model.quantization.method if model.quantization else ""
+    usual = PACKED_EXPERTS.get(method, (1, 1, False))[2]
     words = f"{slots.max_loras} slot{'s' if slots.max_loras > 1 else ''} of rank {slots.max_lora_rank}"
-    return Estimate(size, size, size, words)
+    return Estimate(plain, rounded if usual else plain, rounded, words)

@@ -60,3 +60,29 @@ ADAPTS_EMBEDDING = frozenset({"cohere", "cohere2"})
 
 JOINED_EXPERTS = frozenset({"gpt_oss", "qwen3_5_moe_text", "qwen3_omni_moe_text", "qwen3_vl_moe_text"})
 """Model types whose experts' gate and up matrix share one adapter (`is_3d_moe_weight`)."""
+
+_WITHOUT = """
+    AriaForConditionalGeneration BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM
+    BailingMoeV3VLForConditionalGeneration BeeForConditionalGeneration BloomForCausalLM Cohere2MoeForCausalLM
+    Cohere2VisionForConditionalGeneration CohereAsrForConditionalGeneration Cosmos3EdgeForConditionalGeneration
+    DbrxForCausalLM DeepseekV41ForCausalLM DeepseekVLV2ForCausalLM DiffusionGemmaForBlockDiffusion
+    Dots3NoteForCausalLM FalconForCausalLM FalconMambaForCausalLM FireRedASR2ForConditionalGeneration
+    FunASRForConditionalGeneration FunAudioChatForConditionalGeneration GPT2LMHeadModel GPTJForCausalLM
+    Gemma3nForCausalLM Gemma3nForConditionalGeneration Glm5NextForCausalLM HCXVisionV2ForCausalLM HfMoondream
+    HrmTextForCausalLM IQuestLoopCoderForCausalLM KananaVForConditionalGeneration
+    KimiK25ForConditionalGeneration KimiK3ForConditionalGeneration KimiLinearForCausalLM
+    KimiVLForConditionalGeneration LlavaOnevision2ForConditionalGeneration
+    LlavaOnevisionForConditionalGeneration Mamba2ForCausalLM MambaForCausalLM MiDashengLMModel
+    MiMoV2FlashForCausalLM MiMoV2ForCausalLM MiMoV2OmniForCausalLM MiniMaxM3SparseForCausalLM
+    MiniMaxM3SparseForConditionalGeneration Moondream3ForCausalLM MoonshotKimiaForCausalLM
+    MossTranscribeDiarizeForConditionalGeneration NemotronParseForConditionalGeneration
+    OpenVLAForActionPrediction OrionForCausalLM Ovis Ovis2_5 Ovis2_6ForCausalLM Ovis2_6_MoeForCausalLM
+    PaddleOCRVLForConditionalGeneration Phi3VForCausalLM Phi4ForCausalLMV Qwen2AudioForConditionalGeneration
+    RForConditionalGeneration SkyworkR1VChatModel StableLmForCausalLM Step1ForCausalLM Step3TextForCausalLM
+    Step3VLForConditionalGeneration Step3p5ForCausalLM Step3p7ForConditionalGeneration
+    StepVLForConditionalGeneration Zamba2ForCausalLM
+"""
+
+WITHOUT = frozenset(_WITHOUT.split())
+"""Classes that take no adapters, so that the engine does not start with them (model_executor/models/: without
+SupportsLoRA)."""
