@@ -12,6 +12,7 @@ import kvbudget as kb
 from kvbudget.cli import cli
 from kvbudget.engines.vllm_overhead import Share
 from kvbudget.errors import InputError
+from kvbudget.explain.weights import NOT_LOADED, explain_weights
 from kvbudget.hub import load_model
 from kvbudget.model.shapes import Group
 from kvbudget.multimodal import Limit, Limits, parse_limits
@@ -49,6 +50,13 @@ def test_a_tower_that_nothing_reaches_is_not_loaded(model: str, limits: Any) -> 
         assert whole - left == tower_bytes(model)
     else:
         assert left < whole
+
+
+def test_the_explanation_leaves_the_same_tower_out() -> None:
+    d = kb.Deployment(model=load_model("gemma-3-4b"), gpu=GPU)
+    whole, left = explain_weights(d), explain_weights(d.replaced(language_model_only=True))
+    assert whole.bytes - left.bytes == tower_bytes("gemma-3-4b") == whole.loaded.best - left.loaded.best
+    assert any(row.format == NOT_LOADED for row in left.rows)
 
 
 def test_an_image_tower_that_takes_videos_stays_for_them() -> None:

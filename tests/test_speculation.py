@@ -136,6 +136,14 @@ ROWS: tuple[Row, ...] = (
         draft=13_191_136_272,
     ),
     Row(
+        model="mimo-7b",
+        speculative=MTP,
+        blocks=44_281,
+        tokens=708_496,
+        groups=[(37, 16, 65536, 2048)],
+        draft=421_580_816,
+    ),
+    Row(
         model="llama-3.1-8b",
         speculative={"model": "llama-3.2-1b", "num_speculative_tokens": 4},
         blocks=40_960,
