@@ -41,6 +41,11 @@ class Row:
 
 ROWS = (
     Row(model="llama-3.1-8b", loras=2, rank=32, tp=2, size=260_374_528),
+    Row(model="llama-3.1-8b", loras=2, rank=64, tp=8, sharded=True, size=151_650_304),
+    Row(model="gemma-2-9b", loras=2, rank=16, tp=2, size=141_754_368),
+    Row(model="phi-3-mini-4k", loras=2, rank=16, tp=2, size=67_411_968),
+    Row(model="qwen3-30b-a3b", loras=2, rank=16, tp=4, sharded=True, size=870_236_736),
+    Row(model="qwen3-30b-a3b", loras=2, rank=16, tp=4, experts=True, size=889_111_104),
     Row(model="qwen2.5-7b", loras=4, rank=16, size=322_961_408),
     Row(model="qwen3-30b-a3b", loras=1, rank=16, size=1_700_880_768),
 )

@@ -161,6 +161,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         model="llama-3.1-8b",
+        speculative={"method": "eagle3", "head": "eagle3", "num_speculative_tokens": 3},
+        blocks=49_648,
+        tokens=794_368,
+        groups=[(33, 16, 65536, 8192)],
+        draft=883_189_776,
+    ),
+    Row(
+        model="llama-3.1-8b",
         speculative={"method": "ngram", "num_speculative_tokens": 4},
         blocks=51_200,
         tokens=819_200,
@@ -210,6 +218,15 @@ ROWS: tuple[Row, ...] = (
         tokens=4_462_016,
         groups=[(47, 16, 8192, 8192)],
         draft=654_487_568,
+    ),
+    Row(
+        model="mimo-7b",
+        speculative=MTP,
+        ranks=8,
+        blocks=354_248,
+        tokens=5_667_968,
+        groups=[(37, 16, 8192, 2048)],
+        draft=111_453_712,
     ),
     Row(
         model="llama-3.1-8b",

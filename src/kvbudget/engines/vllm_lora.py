@@ -90,7 +90,6 @@ def _steps(model: Model) -> tuple[int, int]:
 
 def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps: tuple[int, int]) -> int:
     """Return the values of one slot in one layer; `steps` round the experts' hidden and inner width up."""
-    joined = model.model_type in facts.JOINED_EXPERTS
     values = 0
     for weight in layer.weights:
         if not weight.linear:
@@ -102,8 +101,15 @@ def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps:
             if weight.name.endswith("down_proj"):
                 hidden, inner = inner, hidden
             part = replace(part, in_features=_up(part.in_features, hidden), out_features=_up(part.out_features, inner))
-        values += _values(weight, part, slots, share, shares_a=joined and expert and "gate" in weight.name)
+        values += _values(weight, part, slots, share, shares_a=_shares(model, weight))
     return values
+
+
+def _shares(model: Model, weight: Weight) -> bool:
+    """Return whether a weight is stored in one matrix with another, whose A stands for both."""
+    if weight.group is Group.EXPERTS:
+        return model.model_type in facts.JOINED_EXPERTS and "gate" in weight.name
+    return model.model_type in facts.JOINED_LINEARS and weight.name.endswith(("k_proj", "v_proj", "gate_proj"))
 
 
 def _up(value: int, multiple: int) -> int:

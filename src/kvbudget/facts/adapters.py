@@ -61,6 +61,10 @@ ADAPTS_EMBEDDING = frozenset({"cohere", "cohere2"})
 JOINED_EXPERTS = frozenset({"gpt_oss", "qwen3_5_moe_text", "qwen3_omni_moe_text", "qwen3_vl_moe_text"})
 """Model types whose experts' gate and up matrix share one adapter (`is_3d_moe_weight`)."""
 
+JOINED_LINEARS = frozenset({"molmo", "molmo2_text", "phi3", "phi4_multimodal", "phi4mm", "plamo3"})
+"""Model types whose checkpoints hold query, key and value in one matrix, and gate and up in another, so that each has one
+adapter (`packed_modules_mapping` with a single name)."""
+
 _WITHOUT = """
     AriaForConditionalGeneration BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM
     BailingMoeV3VLForConditionalGeneration BeeForConditionalGeneration BloomForCausalLM Cohere2MoeForCausalLM
