@@ -487,3 +487,15 @@ def test_a_draft_that_does_not_divide_is_refused() -> None:
     )
     with pytest.raises(InputError, match="cannot be split by 64"):
         kb.budget(d)
+
+
+def test_an_older_version_may_differ() -> None:
+    d = kb.Deployment(
+        model=load_model("llama-3.1-8b"),
+        gpu="H100-SXM-80GB",
+        engine_version="0.20",
+        enable_lora=True,
+        speculative_config={"method": "ngram", "num_speculative_tokens": 1},
+    )
+    warnings = kb.budget(d).warnings
+    assert any(line.startswith("speculative decoding, LoRA: counted as vLLM 0.32 does it") for line in warnings)

@@ -45,6 +45,9 @@ BRAIN = "bfloat16"
 FIRST_WITH_BRAIN = (8, 0)
 """Compute capability from which vLLM prefers bfloat16 (platforms/cuda.py)."""
 
+READ: Version = (0, 32, 0)
+"""The version whose drafts, adapters and towers were read."""
+
 BATCH_LIMITS = 2
 """Tokens and requests of a step."""
 
@@ -422,6 +425,21 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             "estimated were never measured, and backends may choose other block sizes."
         )
     yield from _encoder_cautions(d)
+    if version < READ:
+        asked = [
+            name
+            for name, given in (
+                ("speculative decoding", d.speculation is not None),
+                ("LoRA", d.enable_lora),
+                ("limits on images", bool(d.model.towers) and d.limits != Limits()),
+            )
+            if given
+        ]
+        if asked:
+            yield (
+                f"{', '.join(asked)}: counted as vLLM {'.'.join(map(str, READ[:2]))} does it, whose code was read; "
+                f"{d.engine_version} may differ."
+            )
     if d.card.unified:
         yield (
             f"{d.card.name} shares its memory with the system: what the system uses is missing from what vLLM finds "
@@ -602,6 +620,7 @@ def fixed(
             element_bytes=dtype_bytes(dtype),
             draft=draft,
             limits=limits,
+            lora_rank=slots.max_lora_rank if slots else 0,
         ),
         cuda_graphs=vllm_overhead.cuda_graphs(
             len(share.layers(model)) + (len(draft.layers) if draft else 0),

@@ -217,6 +217,7 @@ def activations(
     element_bytes: int,
     draft: Draft | None = None,
     limits: Limits = Limits(),  # noqa: B008 - a tuple cannot change
+    lora_rank: int = 0,
 ) -> Estimate:
     """Return the peak of the profile run on one rank, with what the model runner keeps beside the weights.
 
@@ -264,6 +265,7 @@ def activations(
 
     low, high = zip(facts.LAYER_SPREAD, facts.SAMPLER_SPREAD, facts.ENCODER_SPREAD, strict=True)
     small, common, large = facts.WORKSPACE_BYTES
+    large += facts.ADAPTER_SLICES * 4 * lora_rank * gathered * max(1, model.num_experts_per_tok)
     return Estimate(
         low=peak(*low, least * workspace, small),
         best=peak(1, 1, 1, usual * workspace, common),
