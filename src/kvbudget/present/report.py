@@ -192,8 +192,9 @@ def _stages(b: Budget) -> Block | None:
     for rank in b.ranks:
         needs = {line.name: line.needs_bytes for line in rank.lines}
         left = gib(max(0, rank.available_bytes))
-        rows.append((str(rank.rank), gib(needs["weights"]), gib(needs["activations"]), left))
-    header = ("stage", "weights", "activations", "left for KV, GiB")
+        rows.append((str(rank.rank), gib(sum(needs.get(name, 0) for name in LOADED)), gib(needs["activations"]), left))
+    loaded = "weights" if b.ranks[-1].fixed.draft is None and b.settings.slots is None else "loaded"
+    header = ("stage", loaded, "activations", "left for KV, GiB")
     return Block(table=Table(header=header, rows=tuple(rows), right=frozenset(range(4))))
 
 
