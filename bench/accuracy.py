@@ -37,7 +37,7 @@ from public_starts import STARTS, STUDY, Start
 from relatives import CARDS, FLAGS, MISSES, ODD, RELATIVES, RELEASES, TOTALS
 
 from kvbudget.basis import Basis
-from kvbudget.budgeting import budget
+from kvbudget.budgeting import LOADED, budget
 from kvbudget.deployment import Deployment
 from kvbudget.engines import vllm, vllm_cache
 from kvbudget.errors import CannotTell, KvbudgetError
@@ -76,6 +76,9 @@ V0_AS = "0.10.0"
 ANY_VERSION = "0.19.0"
 """A version whose tokens mean the same as any other's for a model with one kind of full attention."""
 MARKERS = ("<!-- accuracy:begin -->", "<!-- accuracy:end -->")
+
+OWN_DRAFT = re.compile(r"mtp\b(?:, (?:num_speculative_tokens=)?(\d+))?")
+"""How launches say that the checkpoint's own layers draft, and how many tokens."""
 
 CONTEXTS = re.compile(r"(?:decode_context_parallel_size|DCP)=(\d+)")
 
@@ -293,6 +296,7 @@ def launch_of(row: dict[str, Any], configs: Path) -> Launch:
     deployment = Deployment(
         model=model,
         gpu=card,
+        speculative_config=_speculation(flags["speculative"]),
         engine_version=version or ANY_VERSION,
         tensor_parallel_size=row["tp"] or 1,
         pipeline_parallel_size=row["pp"] or 1,
@@ -321,6 +325,20 @@ def launch_of(row: dict[str, Any], configs: Path) -> Launch:
     )
 
 
+def _speculation(told: str | None) -> dict[str, Any] | None:
+    """Return `--speculative-config` where a launch drafts with the checkpoint's own layers.
+
+    Raises:
+        _SkippedError: It drafts with something whose shape is not told.
+    """
+    if not told:
+        return None
+    own = OWN_DRAFT.match(told)
+    if own is None:
+        raise _SkippedError("speculative decoding: the draft's shape is not told")
+    return {"method": "mtp", "num_speculative_tokens": int(own[1] or 1)}
+
+
 def answer_of(launch: Launch) -> Answer:
     """Return our answer; a cache that cannot be planned leaves weights and memory comparable."""
     d = launch.deployment
@@ -339,6 +357,9 @@ def answer_of(launch: Launch) -> Answer:
             vllm.batch_key(d.model, settings),
             settings.enforce_eager,
             d.card,
+            settings.draft,
+            settings.slots,
+            settings.limits,
         )
         for stage in stages
     )
@@ -501,8 +522,6 @@ def _planned(answer: Answer) -> vllm_cache.CachePlan:
     row = answer.launch.row
     if answer.plan is None:
         raise _SkippedError(answer.plan_note)
-    if row["flags"]["speculative"]:
-        raise _SkippedError("speculative decoding: a draft's layers are not counted")
     kinds = {part for layer in set(answer.launch.deployment.model.layers) for part in layer.caches}
     if answer.launch.version_note.startswith(UNKNOWN_VERSION) and len(kinds) > 1:
         raise _SkippedError("version unknown, and tokens of several kinds of layers are counted by version")
@@ -524,20 +543,23 @@ def _kv_bytes_per_token(answer: Answer) -> Point | None:
 
 def _weights(answer: Answer) -> Point | None:
     row = answer.launch.row
-    observed, flags = row["observed"]["model_weights_gib"], row["flags"]
+    observed = row["observed"]["model_weights_gib"]
     if not observed:
         return None
     _check_layout(row)
-    if flags["speculative"]:
-        raise _SkippedError("speculative decoding: a draft's weights are not counted")
-    if flags["lora"]:
-        raise _SkippedError("LoRA: slots for adapters are not counted")
+    _check_slots(row)
     _check_weights(answer.launch)
-    part = max((rank.weights for rank in answer.ranks), key=lambda part: part.best)
-    bounds = part.low / GIB, part.best / GIB, part.high / GIB
+    loaded = [tuple(map(sum, zip(*_loaded(rank), strict=True))) for rank in answer.ranks]
+    low, best, high = max(loaded, key=lambda part: part[1])
+    bounds = low / GIB, best / GIB, high / GIB
     return _point(
         observed, bounds, slack=PRINTED_GIB + max(SMALL_TENSORS_GIB, observed * EXACT_TOLERANCE), note=_note(answer)
     )
+
+
+def _loaded(rank: vllm.Fixed) -> list[tuple[int, int, int]]:
+    """Return the bounds of all that is loaded: the engine prints weights, draft and slots in one figure."""
+    return [(part.low, part.best, part.high) for name, part, _ in rank.inside if name in LOADED]
 
 
 def _check_weights(launch: Launch) -> None:
@@ -564,9 +586,12 @@ def _check_pool(launch: Launch) -> None:
     if "older than 0.8" in launch.version_note and row["tp"] not in (None, 1):
         raise _SkippedError("V0 on several cards: it counted NCCL's own buffers")
     _check_layout(row)
-    for key, what in (("speculative", "speculative decoding"), ("lora", "LoRA")):
-        if row["flags"][key]:
-            raise _SkippedError(f"{what} is not counted")
+    _check_slots(row)
+
+
+def _check_slots(row: dict[str, Any]) -> None:
+    if row["flags"]["lora"]:
+        raise _SkippedError("LoRA: neither the rank nor the number of slots is told")
 
 
 def _pools(answer: Answer) -> tuple[float, float, float, str]:
@@ -583,7 +608,7 @@ def _pools(answer: Answer) -> tuple[float, float, float, str]:
     for rank in answer.ranks:
         parts = [rank.activations, rank.non_torch] + ([rank.cuda_graphs] if answer.graphs_inside else [])
         if launch.same_weights:
-            parts.append(rank.weights)
+            parts += [part for name, part, _ in rank.inside if name in LOADED]
         spent = 0 if launch.same_weights else int(seen * GIB)
         ends = zip(*((part.high, part.best, part.low) for part in parts), strict=True)
         pools.append([answer.requested - spent - sum(end) for end in ends])

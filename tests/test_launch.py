@@ -73,13 +73,10 @@ def test_understood_as_words(command: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("flags", "name", "about"),
     [
-        ('--speculative-config \'{"method": "eagle"}\'', "--speculative-config", "speculative decoding"),
-        ("--speculative-config.method ngram --speculative-config.k 3", "--speculative-config", "speculative decoding"),
-        ("-sc '{}'", "-sc", "speculative decoding"),
-        ("--enable-lora --max-loras 4", "--enable-lora, --max-loras", "LoRA"),
-        ("--lora-modules a=/x b=/y", "--lora-modules", "LoRA"),
-        ("--limit-mm-per-prompt '{\"image\": 2}'", "--limit-mm-per-prompt", "images"),
-        ("--limit-mm-per-prompt.image 2", "--limit-mm-per-prompt", "images"),
+        ("--enable-tower-connector-lora", "--enable-tower-connector-lora", "LoRA"),
+        ("--lora-target-modules q_proj o_proj", "--lora-target-modules", "LoRA"),
+        ("--mm-processor-kwargs '{\"max_pixels\": 4}'", "--mm-processor-kwargs", "images"),
+        ("--mm-processor-kwargs.max_pixels 4", "--mm-processor-kwargs", "images"),
         ("--cpu-offload-gb 10", "--cpu-offload-gb", "offloading"),
         ("-O3", "--optimization-level", "CUDA graphs"),
         ("-O 2", "--optimization-level", "CUDA graphs"),
@@ -193,9 +190,9 @@ def test_what_stands_before_wins(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_warnings_and_notes_reach_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
-    command = "vllm serve llama-3.1-8b --enable-lora --new-flag"
+    command = "vllm serve llama-3.1-8b --cpu-offload-gb 4 --new-flag"
     found, errors = fit(capsys, "--gpu", "h100", "--json", "--", command)
-    assert any(warning.startswith("--enable-lora: not counted yet") for warning in found["warnings"])
+    assert any(warning.startswith("--cpu-offload-gb: not counted yet") for warning in found["warnings"])
     assert errors == "kvbudget: note: --new-flag is not understood, so not counted.\n"
 
 

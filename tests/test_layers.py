@@ -50,6 +50,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("checkpoint",),
     ("placement", "parallel"),
     ("hub.*",),
+    ("values",),
+    ("speculation", "multimodal"),
     ("deployment",),
     ("engines.*",),
     ("budgeting",),

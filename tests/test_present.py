@@ -68,6 +68,20 @@ CASES = (
     Case(name="windows", model="gpt-oss-20b", gpu="h100", verdict=FITS),
     Case(name="state", model="qwen3-next-80b-a3b", gpu="h100", verdict=FITS, choices={"tensor_parallel_size": 4}),
     Case(
+        name="draft",
+        model="glm-4.5-air",
+        gpu="h200",
+        verdict=FITS,
+        choices={
+            "tensor_parallel_size": 2,
+            "pipeline_parallel_size": 2,
+            "max_model_len": 32768,
+            "max_num_seqs": 64,
+            "speculative_config": {"method": "mtp", "num_speculative_tokens": 1},
+            "enable_lora": True,
+        },
+    ),
+    Case(
         name="stages",
         model="mixtral-8x7b",
         gpu="a100-80",

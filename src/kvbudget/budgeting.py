@@ -35,6 +35,9 @@ SCHEMA = 1
 
 ENGINES = ("vllm",)
 
+LOADED = ("weights", "draft", "lora")
+"""Lines of what is in memory before the engine profiles itself."""
+
 FITS, TIGHT, DOES_NOT_FIT, CANNOT_TELL = "fits", "tight", "does_not_fit", "cannot_tell"
 
 
@@ -42,7 +45,8 @@ class Line(NamedTuple):
     """One part of a GPU's memory, in bytes.
 
     Attributes:
-        name: "weights", "activations", "cuda_graphs", "non_torch", "kv_cache", "outside_budget".
+        name: "weights", "draft" with speculative decoding, "lora" with slots for adapters, "activations",
+            "cuda_graphs", "non_torch", "kv_cache", "outside_budget".
         needs_bytes: What the part needs; for the KV cache, one request of `max_model_len`.
         takes_bytes: What the engine will take for it; all lines of a rank add up to the GPU's memory.
         low_bytes: The lower bound of `needs_bytes` where it is estimated, else equal to it.
@@ -116,7 +120,7 @@ class Rank(NamedTuple):
         out of memory where the rest has no place.
         """
         fixed = self.fixed
-        rest = (fixed.weights, fixed.activations, fixed.cuda_graphs, fixed.non_torch)
+        rest = (*(part for _, part, _ in fixed.inside), fixed.cuda_graphs)
         low, high = (free - self.pool_bytes for free in self.free_at_start)
         return low - sum(part.high for part in rest), high - sum(part.low for part in rest)
 
@@ -130,14 +134,10 @@ class Rank(NamedTuple):
         total = d.card.memory_bytes
         given = self.given_pool
         budget_left = total if given else min(self.budget_bytes, total)
-        inside = [
-            ("weights", fixed.weights, fixed.weights_basis),
-            ("activations", fixed.activations, Basis.ESTIMATED),
-            ("non_torch", fixed.non_torch, Basis.ESTIMATED),
-        ]
+        inside = list(fixed.inside)
         graphs = ("cuda_graphs", fixed.cuda_graphs, Basis.ESTIMATED)
         if self.graphs_inside:
-            inside.insert(2, graphs)
+            inside.insert(-1, graphs)
         lines = []
         for name, part, basis in inside:
             takes = min(part.best, budget_left)
@@ -371,6 +371,9 @@ def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple
         vllm.batch_key(d.model, s),
         s.enforce_eager,
         d.card,
+        s.draft,
+        s.slots,
+        s.limits,
     )
     requested = vllm.requested_bytes(d.card, s)
     inside = s.rules.graphs_in_budget
@@ -381,17 +384,11 @@ def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple
 
 def _left(fixed: Fixed, requested: int, *, graphs_inside: bool) -> tuple[int, int, int]:
     """Return what is left of the budget with every estimate at its high end, at its best and at its low end."""
-    weights, activations, non_torch, graphs = (
-        fixed.weights,
-        fixed.activations,
-        fixed.non_torch,
-        fixed.cuda_graphs,
-    )
-    counted = 1 if graphs_inside else 0
+    parts = [part for _, part, _ in fixed.inside] + ([fixed.cuda_graphs] if graphs_inside else [])
     return (
-        requested - weights.high - activations.high - non_torch.high - counted * graphs.high,
-        requested - weights.best - activations.best - non_torch.best - counted * graphs.best,
-        requested - weights.low - activations.low - non_torch.low - counted * graphs.low,
+        requested - sum(part.high for part in parts),
+        requested - sum(part.best for part in parts),
+        requested - sum(part.low for part in parts),
     )
 
 
@@ -496,6 +493,7 @@ def _warnings(b: Budget) -> Iterator[str]:
     if note:
         yield note
     yield from vllm.cautions(d, s.version)
+    yield from vllm.draft_cautions(d, s)
     yield from b.plan.notes
     if d.model.stored is not None:
         yield from d.model.stored.notes
@@ -556,6 +554,8 @@ def as_dict(b: Budget) -> dict[str, Any]:
             "enforce_eager": s.enforce_eager,
             "enable_prefix_caching": b.plan.enable_prefix_caching,
             "async_scheduling": s.async_scheduling,
+            "speculative_config": _speculative_dict(s),
+            "lora": s.slots._asdict() if s.slots else None,
         },
         "ranks": [
             {
@@ -582,6 +582,18 @@ def as_dict(b: Budget) -> dict[str, Any]:
         "max_model_len_that_fits": b.max_model_len_that_fits,
         "warnings": list(b.warnings),
         "assumptions": list(b.assumptions),
+    }
+
+
+def _speculative_dict(s: Settings) -> dict[str, Any] | None:
+    """Return what proposes tokens as plain data, None if nothing does."""
+    if s.draft is None:
+        return None
+    return {
+        "method": s.draft.method,
+        "num_speculative_tokens": s.draft.tokens,
+        "model": s.draft.model.name if s.draft.model else None,
+        "layers": len(s.draft.layers),
     }
 
 

@@ -11,8 +11,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import InputError
+from kvbudget.facts import adapters
 from kvbudget.facts.gpus import Gpu, find_gpu
+from kvbudget.multimodal import Limit, Limits, parse_limits
+from kvbudget.speculation import SpeculativeConfig, parse
 from kvbudget.units import MAX_BYTES
+from kvbudget.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,15 +45,20 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "context": (1, MAX_TOKENS),
     "num_gpu_blocks_override": (1, MAX_TOKENS),
     "kv_cache_memory_bytes": (1, MAX_BYTES),
+    "max_loras": (1, 1 << 16),
+    "max_lora_rank": (1, 512),
 }
 """Field -> (smallest, largest) value that is not a typing error."""
 
-_TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context")
+_TEXTS = ("engine", "engine_version", "kv_cache_dtype", "dtype", "usage_context", "lora_dtype")
 
 _texts, _bounded = attrgetter(*_TEXTS), attrgetter(*_BOUNDS)
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
+CHOICES: Mapping[str, tuple[str | int, ...]] = {
     "dtype": ("auto", "bfloat16", "float16", "half", "float32", "float"),
+    "lora_dtype": adapters.DTYPES,
+    "max_lora_rank": adapters.RANKS,
+    "mm_encoder_tp_mode": ("weights", "data"),
     "usage_context": ("server", "llm"),
 }
 
@@ -71,6 +80,8 @@ class Deployment:
         quantization: vLLM's flag; over a checkpoint that is not quantized also the question what one in that format
             would weigh (``awq``, ``int8``, ``gguf:Q4_K_M``; see `kvbudget.model.what_if`).
         what_if: Answer that question where the engine would stop; False for a command that is to be launched as it is.
+        limit_mm_per_prompt: Items of each modality in a prompt; vLLM's JSON text, a mapping of it or image=2 will do.
+        speculative_config: What proposes tokens; vLLM's JSON text or a mapping of it will do.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.
 
@@ -108,12 +119,21 @@ class Deployment:
     usage_context: str = "server"
     allow_long: bool = False
     what_if: bool = True
+    speculative_config: SpeculativeConfig | Mapping[str, Any] | str | None = None
+    limit_mm_per_prompt: tuple[Limit, ...] | Mapping[str, Any] | str = ()
+    language_model_only: bool = False
+    skip_mm_profiling: bool = False
+    mm_encoder_tp_mode: str = "weights"
+    enable_lora: bool = False
+    max_loras: int = 1
+    max_lora_rank: int = 16
+    lora_dtype: str = "auto"
+    fully_sharded_loras: bool = False
     uncounted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every choice, and look up a card that was given by name."""
-        if isinstance(self.gpu, str):
-            object.__setattr__(self, "gpu", find_gpu(self.gpu))
+        self._look_up()
         for name, value in zip(_TEXTS, _texts(self), strict=True):
             if not isinstance(value, str):
                 raise InputError(f'{flag(name)} {shown(value)}: expected text, such as "0.32" or "auto".')
@@ -125,7 +145,9 @@ class Deployment:
         for name, known in CHOICES.items():
             value = getattr(self, name)
             if value not in known:
-                raise InputError(f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(known)}.")
+                raise InputError(
+                    f"{flag(name)} {shown(value)} is not known; choose one of {', '.join(map(str, known))}."
+                )
         _check_text("quantization", self.quantization, "fp8")
         _check_fraction(self.gpu_memory_utilization)
         ranks = self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
@@ -136,12 +158,35 @@ class Deployment:
                 "make the layout smaller."
             )
 
+    def _look_up(self) -> None:
+        """Replace what was given by name or as text."""
+        if isinstance(self.gpu, str):
+            object.__setattr__(self, "gpu", find_gpu(self.gpu))
+        if self.speculative_config is not None:
+            object.__setattr__(self, "speculative_config", parse(self.speculative_config))
+        if self.limit_mm_per_prompt:
+            object.__setattr__(self, "limit_mm_per_prompt", parse_limits(self.limit_mm_per_prompt))
+
     @property
     def card(self) -> Gpu:
         """The GPU, looked up."""
         if isinstance(self.gpu, str):  # pragma: no cover - __post_init__ has replaced it
             return find_gpu(self.gpu)
         return self.gpu
+
+    @property
+    def speculation(self) -> SpeculativeConfig | None:
+        """What proposes tokens, read."""
+        config = self.speculative_config
+        assert config is None or isinstance(config, SpeculativeConfig)  # noqa: S101 - __post_init__ has read it
+        return config
+
+    @property
+    def limits(self) -> Limits:
+        """What the flags about images, audio and video say."""
+        each = self.limit_mm_per_prompt
+        assert isinstance(each, tuple)  # noqa: S101 - __post_init__ has read it
+        return Limits(each, self.language_model_only, not self.skip_mm_profiling, self.mm_encoder_tp_mode)
 
     @property
     def gpu_count(self) -> int:
@@ -164,14 +209,6 @@ class Deployment:
 def flag(name: str) -> str:
     """Return a field's name as a command-line flag."""
     return "--" + name.replace("_", "-")
-
-
-def shown(value: object, limit: int = 40) -> str:
-    """Show a choice in a message, cut to `limit` characters; Python would not print an integer of 5,000 digits."""
-    if isinstance(value, int) and value.bit_length() > 4 * limit:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _check_text(name: str, value: object, example: str) -> None:

@@ -8,6 +8,7 @@ may hold a key.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from functools import cache
@@ -17,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from kvbudget.cli.options import launch_parameters
+from kvbudget.deployment import flag
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import launch_flags as facts
 
@@ -41,6 +43,8 @@ _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?:[-+].*)?")
 _ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "2>", "2>&1", "<"}
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
 _CONTAINERS = {"docker", "podman", "nerdctl"}
+MAX_VALUE = 1 << 16
+"""Characters of a value that is read as JSON."""
 _MODEL = ("--model", "--model-tag")
 _OPTIMIZATION = re.compile(r"-O(?:[0-9=.].*)?")
 
@@ -80,8 +84,12 @@ def parse_launch(arguments: Sequence[str]) -> Launch:
     if version is not None:
         options["engine_version"] = version
     _environment(before, options, notes, uncounted)
+    rest, nested = _nested(list(_spelled(rest)))
     known, model = _sort(rest, notes, uncounted)
     options |= _read(known)
+    for name, keys in nested.items():
+        stated = options.get(name)
+        options[name] = {**(_object(stated, name) if stated else {}), **keys}
     warnings = [f"{', '.join(flags)}: not counted yet ({what})." for what, flags in uncounted.items()]
     return Launch(model, options, notes, warnings)
 
@@ -200,6 +208,57 @@ def _kind(name: str) -> _Kind | None:
     return kind
 
 
+def _nested(words: list[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Return the words without the flags that stand for one key of an object, and those objects by field.
+
+    `--speculative-config.method ngram` and `--spec-method ngram` are the same.
+    """
+    rest: list[str] = []
+    found: dict[str, dict[str, Any]] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        name, equals, value = word.partition("=")
+        head, dot, tail = name.partition(".")
+        field, key = "speculative_config", facts.SPECULATION.get(name)
+        if dot and head in facts.NESTED:
+            field, key = facts.NESTED[head], tail.replace("-", "_")
+        if key is None:
+            rest.append(word)
+            continue
+        if not equals:
+            value = words[at] if at < len(words) else ""
+            at += 1
+        _put(found.setdefault(field, {}), key.split("."), _json(value))
+    return rest, found
+
+
+def _put(keys: dict[str, Any], path: list[str], value: object) -> None:
+    """Put a value where a dotted key says: `image.count 2`."""
+    for part in path[:-1]:
+        inner = keys.setdefault(part, {})
+        if not isinstance(inner, dict):
+            inner = keys[part] = {}
+        keys = inner
+    keys[path[-1]] = value
+
+
+def _json(text: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return what a dotted flag's value says: JSON, or the text itself."""
+    try:
+        return json.loads(text[:MAX_VALUE])
+    except (ValueError, RecursionError):
+        return text
+
+
+def _object(text: object, name: str) -> dict[str, Any]:
+    found = _json(str(text))
+    if not isinstance(found, dict):
+        raise InputError(f"In the launch command: {flag(name)} is not a JSON object; give it as the engine takes it.")
+    return found
+
+
 def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) -> tuple[list[str], str]:
     """Return the arguments that the budget's own options read, and the model; all others are noted or passed over."""
     own = {
@@ -208,7 +267,7 @@ def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) ->
     known: list[str] = []
     models: list[str] = []
     doubtful: list[str] = []
-    words = list(_spelled(rest))
+    words = rest
     at = 0
     while at < len(words):
         word = words[at]
@@ -228,7 +287,7 @@ def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) ->
         elif name.startswith("--no-") and f"--{name[5:]}" in own:
             known = [other for other in known if other != f"--{name[5:]}"]
         else:
-            name, dot, _ = name.partition(".")  # --speculative-config.method ngram
+            name, dot, _ = name.partition(".")  # --compilation-config.level 3
             kind = _kind(name)
             taken = 0 if equals else _values(words[at:], "1" if dot or kind is None else kind.values)
             if kind is None:

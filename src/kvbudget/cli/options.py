@@ -139,6 +139,22 @@ _OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     ),
     (("--async-scheduling/--no-async-scheduling",), {"default": None, "help": "Schedule one step ahead."}),
     (("--disable-hybrid-kv-cache-manager",), {"is_flag": True, "help": "Treat window layers as full ones."}),
+    (
+        ("--speculative-config", "-sc"),
+        {"metavar": "JSON", "help": 'What drafts tokens: \'{"method": "mtp", "num_speculative_tokens": 1}\'.'},
+    ),
+    (
+        ("--limit-mm-per-prompt",),
+        {"metavar": "JSON", "help": 'Images, videos, audio a prompt may have: \'{"image": 2, "video": 0}\'.'},
+    ),
+    (("--language-model-only",), {"is_flag": True, "help": "Text alone: encoders are not loaded."}),
+    (("--skip-mm-profiling",), {"is_flag": True, "help": "Keep nothing free for encoders at work."}),
+    (("--mm-encoder-tp-mode",), {"help": "weights (encoders are split) or data (whole on each GPU)."}),
+    (("--enable-lora",), {"is_flag": True, "help": "Take slots for LoRA adapters."}),
+    (("--max-loras",), {"type": NUMBER, "help": "How many adapters a batch may use."}),
+    (("--max-lora-rank",), {"type": NUMBER, "help": "The largest rank of an adapter."}),
+    (("--lora-dtype",), {"help": "auto, bfloat16, float16."}),
+    (("--fully-sharded-loras",), {"is_flag": True, "help": "Divide both matrices of an adapter."}),
     (("--context",), {"type": TOKENS, "help": "Count requests of this length instead."}),
     (("--allow-long",), {"is_flag": True, "help": "Allow more than the model's own length."}),
 )

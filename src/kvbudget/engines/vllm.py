@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.basis import Basis
 from kvbudget.deployment import AUTO
-from kvbudget.engines import vllm_overhead, vllm_specs
+from kvbudget.engines import vllm_lora, vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
+from kvbudget.engines.vllm_draft import draft_of
+from kvbudget.engines.vllm_lora import Slots
+from kvbudget.engines.vllm_towers import served_model, text_only
 from kvbudget.errors import CannotTell, InputError
+from kvbudget.facts import multimodal
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
+from kvbudget.multimodal import Limits
 from kvbudget.parallel import divisors, padded_vocab, stage_bounds
 from kvbudget.units import GIB, gib
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kvbudget.deployment import Deployment
+    from kvbudget.engines.vllm_draft import Draft
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Layer, Model, Weight
@@ -40,6 +46,9 @@ WHOLE = "float32"
 BRAIN = "bfloat16"
 FIRST_WITH_BRAIN = (8, 0)
 """Compute capability from which vLLM prefers bfloat16 (platforms/cuda.py)."""
+
+READ: Version = (0, 32, 0)
+"""The version whose drafts, adapters and towers were read."""
 
 BATCH_LIMITS = 2
 """Tokens and requests of a step."""
@@ -58,10 +67,13 @@ class Settings(NamedTuple):
     enforce_eager: bool
     async_scheduling: bool
     cache: CacheSettings
+    limits: Limits = Limits()
+    draft: Draft | None = None
+    slots: Slots | None = None
 
 
 class Fixed(NamedTuple):
-    """What one rank holds whatever the requests are."""
+    """What one rank holds whatever the requests are; `draft` and `lora` are None where it has none."""
 
     weights: Estimate
     weights_basis: Basis
@@ -69,6 +81,24 @@ class Fixed(NamedTuple):
     cuda_graphs: Estimate
     non_torch: Estimate
     context: Estimate
+    draft: Estimate | None = None
+    lora: Estimate | None = None
+
+    @property
+    def inside(self) -> tuple[tuple[str, Estimate, Basis], ...]:
+        """The parts inside the budget but for the CUDA graphs, in the order of allocation: name, figures, basis."""
+        beside = (("draft", self.draft), ("lora", self.lora))
+        return (
+            ("weights", self.weights, self.weights_basis),
+            *((name, part, _basis(part)) for name, part in beside if part is not None),
+            ("activations", self.activations, Basis.ESTIMATED),
+            ("non_torch", self.non_torch, Basis.ESTIMATED),
+        )
+
+
+def _basis(part: Estimate) -> Basis:
+    """Return exact for a figure without bounds."""
+    return Basis.EXACT if part.low == part.high else Basis.ESTIMATED
 
 
 def settings(d: Deployment, fitted: int | None = None) -> Settings:
@@ -89,7 +119,14 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
     max_model_len = fitted or _model_len(d)
     batched, seqs = _batch_limits(d, here, max_model_len)
     utilization = rules.utilization if d.gpu_memory_utilization is None else d.gpu_memory_utilization
-    in_flight = rules.async_scheduling if d.async_scheduling is None else d.async_scheduling
+    draft = _draft(d, max_model_len)
+    if draft and d.enable_lora and batched < seqs * (1 + draft.tokens):
+        raise InputError(
+            f"--max-num-batched-tokens {batched} has no room for {draft.tokens} proposed tokens of each of {seqs:,} "
+            "requests, which vLLM refuses with --enable-lora; raise it or lower --max-num-seqs."
+        )
+    given = _async_scheduling(d)
+    in_flight = rules.async_scheduling if given is None else given
     return Settings(
         version=version,
         rules=rules,
@@ -112,11 +149,62 @@ def settings(d: Deployment, fitted: int | None = None) -> Settings:
             max_model_len=max_model_len,
             max_num_batched_tokens=batched,
             max_num_seqs=seqs,
-            async_scheduling=d.async_scheduling,
+            async_scheduling=given,
             enable_prefix_caching=d.enable_prefix_caching,
-            disable_hybrid_kv_cache_manager=d.disable_hybrid_kv_cache_manager,
+            disable_hybrid_kv_cache_manager=d.disable_hybrid_kv_cache_manager or _merges_chunks(d.model, draft),
+            num_speculative_tokens=draft.tokens if draft else 0,
+            draft_layers=draft.layers if draft else (),
+            lookahead_tokens=draft.lookahead if draft else 0,
+            retained_tokens=draft.retained if draft else 0,
+            text_only=version >= multimodal.TEXT_ONLY_ATTENTION and text_only(d.model, d.limits),
         ),
+        limits=d.limits,
+        draft=draft,
+        slots=_slots(d),
     )
+
+
+def _slots(d: Deployment) -> Slots | None:
+    """Return the slots for adapters that were asked for, None if there are none."""
+    if not d.enable_lora:
+        return None
+    return Slots(d.max_loras, d.max_lora_rank, d.lora_dtype, d.fully_sharded_loras)
+
+
+def _draft(d: Deployment, max_model_len: int) -> Draft | None:
+    """Return what proposes tokens, None if nothing does."""
+    if d.speculation is None:
+        return None
+    draft = draft_of(d.model, d.speculation, d.pipeline_parallel_size, max_model_len)
+    if draft.model is not None:
+        _check_layout(draft.model, d.tensor_parallel_size, 1, d.enable_expert_parallel)
+    return draft
+
+
+def _async_scheduling(d: Deployment) -> bool | None:
+    """Return the flag, off where the way of drafting needs the last step's tokens (config/vllm.py, __post_init__).
+
+    Raises:
+        InputError: The flag asks for it nevertheless, which vLLM refuses.
+    """
+    if d.speculation is None or d.speculation.ahead:
+        return d.async_scheduling
+    if d.async_scheduling:
+        raise InputError(
+            f"--async-scheduling: vLLM cannot schedule ahead with speculative method {d.speculation.method} as "
+            "it is configured; leave the flag out."
+        )
+    return False
+
+
+def _merges_chunks(model: Model, draft: Draft | None) -> bool:
+    """Whether chunked layers are cached in full beside a draft that reads the target (config/vllm.py)."""
+    return draft is not None and draft.reads_target and _is_chunked(model)
+
+
+@lru_cache(maxsize=256)
+def _is_chunked(model: Model) -> bool:
+    return any(isinstance(c, Attention) and c.kind == "chunked" for layer in _distinct(model) for c in layer.caches)
 
 
 def assumptions(d: Deployment, s: Settings) -> tuple[str, ...]:
@@ -343,6 +431,22 @@ def cautions(d: Deployment, version: Version) -> Iterator[str]:
             f"{d.card.name}: the rules are those of vLLM on NVIDIA's cards; on {d.card.maker}'s the parts marked "
             "estimated were never measured, and backends may choose other block sizes."
         )
+    yield from _encoder_cautions(d)
+    if version < READ:
+        asked = [
+            name
+            for name, given in (
+                ("speculative decoding", d.speculation is not None),
+                ("LoRA", d.enable_lora),
+                ("limits on images", bool(d.model.towers) and d.limits != Limits()),
+            )
+            if given
+        ]
+        if asked:
+            yield (
+                f"{', '.join(asked)}: counted as vLLM {'.'.join(map(str, READ[:2]))} does it, whose code was read; "
+                f"{d.engine_version} may differ."
+            )
     if d.card.unified:
         yield (
             f"{d.card.name} shares its memory with the system: what the system uses is missing from what vLLM finds "
@@ -412,6 +516,34 @@ def served(d: Deployment) -> Deployment:
     if d.quantization is None or (recipe is not None and recipe.origin == "checkpoint"):
         return d
     return d.replaced(model=d.model.with_quantization(d.quantization, facts.parse_version(d.engine_version)))
+
+
+def draft_cautions(d: Deployment, s: Settings) -> Iterator[str]:
+    """Yield what the profile run leaves open where tokens are proposed: it samples one row a request, not all of them.
+
+    Source: v1/worker/gpu/model_runner.py, _dummy_sampler_run, 0.32.
+    """
+    if s.draft is None:
+        return
+    profiled = min(s.max_num_batched_tokens, s.max_num_seqs)
+    sampled = min(s.max_num_batched_tokens, s.max_num_seqs * (1 + s.draft.tokens))
+    more = (sampled - profiled) * d.model.vocab_size * dtype_bytes(s.dtype)
+    if more:
+        yield (
+            f"{s.max_num_seqs:,} requests sample {sampled:,} rows with their proposed tokens, and the profile "
+            f"run {profiled:,}: {gib(more)} GiB of logits more than is kept free; lower --max-num-seqs if so many come."
+        )
+
+
+def _encoder_cautions(d: Deployment) -> Iterator[str]:
+    """Yield what the flags about images leave open."""
+    if d.model.towers and not d.limits.profiled and not text_only(d.model, d.limits):
+        yield (
+            "--skip-mm-profiling: nothing is kept free for the encoder at work, so a large image may run out of "
+            "memory; leave room with --gpu-memory-utilization."
+        )
+    if d.limits.encoder_tp_mode == "data" and d.model.architecture not in multimodal.DATA_PARALLEL:
+        yield f"--mm-encoder-tp-mode data: vLLM has it not for {d.model.architecture}, so it changes nothing."
 
 
 def check_quantization(d: Deployment) -> None:
@@ -518,6 +650,9 @@ def fixed(
     batch: tuple[int, ...],
     enforce_eager: bool,
     card: Gpu,
+    draft: Draft | None = None,
+    slots: Slots | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - a tuple cannot change
 ) -> Fixed:
     """Return what one rank holds whatever the requests are.
 
@@ -530,9 +665,15 @@ def fixed(
         batch: (max_num_batched_tokens, max_num_seqs, max_model_len); the last is needed for sparse attention alone.
         enforce_eager: No CUDA graphs.
         card: The GPU: how its kin are linked, and its generation.
+        draft: What proposes tokens; it stands on the last stage.
+        slots: Slots for LoRA adapters.
+        limits: What may reach a multimodal model; it decides which towers are loaded.
     """
+    model = served_model(model, limits)
     share = vllm_overhead.Share(*layout, stage)
     weights, exact = _loaded(model, version, dtype, share)
+    if not share.is_last(model):
+        draft = None
     return Fixed(
         weights=weights,
         weights_basis=Basis.EXACT if exact else Basis.ESTIMATED,
@@ -544,12 +685,21 @@ def fixed(
             num_seqs=batch[1],
             max_model_len=batch[2] if len(batch) > BATCH_LIMITS else 0,
             element_bytes=dtype_bytes(dtype),
+            draft=draft,
+            limits=limits,
+            lora_rank=slots.max_lora_rank if slots else 0,
         ),
         cuda_graphs=vllm_overhead.cuda_graphs(
-            len(share.layers(model)), num_seqs=batch[1], capability=_capability(card), enforce_eager=enforce_eager
+            len(share.layers(model)) + (len(draft.layers) if draft else 0),
+            num_seqs=batch[1] * (1 + draft.tokens if draft else 1),
+            capability=_capability(card),
+            enforce_eager=enforce_eager,
+            adapters=slots is not None,
         ),
         non_torch=vllm_overhead.non_torch(card, version, tensor_parallel_size=share.tensor_parallel_size),
         context=vllm_overhead.context(),
+        draft=_loaded_draft(draft, version, dtype, share) if draft and draft.model else None,
+        lora=vllm_lora.lora(model, slots, dtype, share) if slots else None,
     )
 
 
@@ -595,6 +745,33 @@ def _variants(model: Model) -> tuple[Model, ...]:
     return tuple(replace(model, quantization=other) for other in recipe.variants) if recipe is not None else ()
 
 
+def _loaded_draft(draft: Draft, version: Version, dtype: str, share: vllm_overhead.Share) -> Estimate:
+    """Return what a draft adds to the loaded model: its weights without what it shares with the target.
+
+    Known error: against the classes of vLLM 0.32 on the meta device the tensors are equal but for 16 bytes of scales a
+    layer (docs/accuracy.md).
+    """
+    model = draft.model
+    assert model is not None  # noqa: S101 - the caller asks for drafts with weights alone
+    own = share._replace(stage=None)
+    size = dtype_bytes(dtype)
+    tensors = {True: 0, False: 0}
+    for path, weight in draft.placed():
+        tensors[weight.group is Group.EXPERTS] += model.held_bytes(path, weight, size, shard=own.of(weight))
+    rope = vllm_overhead.rope_bytes(model, version, size)
+    beside = [
+        part - (rope if draft.shares_rope else 0) for part in vllm_overhead.beside_weights(model, version, own, size)
+    ]
+    padding = vllm_overhead.padding(model, own, tensors[True])
+    low, best, high = (sum(tensors.values()) + part + pad for part, pad in zip(beside, padding, strict=True))
+    shared, copied = (
+        model.held_bytes(weight.name, weight, size, shard=own.of(weight)) if weight else 0
+        for weight in (draft.own, draft.copy)
+    )
+    doubt = ", embedding and head as the target's or its own" if shared or copied else ""
+    return Estimate(low - shared, best, high + copied, draft.name + doubt)
+
+
 @lru_cache(maxsize=1024)
 def cache_plan(model: Model, cache: CacheSettings) -> CachePlan:
     """Return the cache's groups and blocks; see `vllm_cache.plan_cache`."""
@@ -611,7 +788,8 @@ def growth(model: Model, s: Settings) -> tuple[int, int]:
     """Return (bytes a token adds, bytes a long request holds on top) on one rank; see `vllm_specs.growth`."""
     c = s.cache
     layout = (c.tensor_parallel_size, c.pipeline_parallel_size, c.decode_context_parallel_size)
-    return _growth(model, s.version, layout, c.dtype, c.kv_cache_dtype, c.block_size, c.compute_capability)
+    draft = (c.num_speculative_tokens, c.draft_layers)
+    return _growth(model, s.version, layout, c.dtype, c.kv_cache_dtype, c.block_size, c.compute_capability, draft)
 
 
 @lru_cache(maxsize=1024)
@@ -623,6 +801,7 @@ def _growth(
     kv_cache_dtype: str,
     block_size: int | None,
     capability: tuple[int, int] | None,
+    draft: tuple[int, tuple[Layer, ...]],
 ) -> tuple[int, int]:
     tp, pp, dcp = layout
     return vllm_specs.growth(
@@ -638,5 +817,7 @@ def _growth(
             compute_capability=capability,
             max_model_len=1,
             max_num_batched_tokens=1,
+            num_speculative_tokens=draft[0],
+            draft_layers=draft[1],
         ),
     )

@@ -141,6 +141,7 @@ def plan_cache(model: Model, s: CacheSettings) -> CachePlan:
         s.disable_hybrid_kv_cache_manager,
         s.num_speculative_tokens,
         s.draft_layers,
+        s.text_only,
     )
     in_flight = _in_flight(s)
     groups = tuple(_for_length(group, s, in_flight) for group in layout.groups)
@@ -189,6 +190,7 @@ def _layout(
     disable_hybrid_kv_cache_manager: bool,
     num_speculative_tokens: int,
     draft_layers: tuple[Layer, ...],
+    text_only: bool,
 ) -> _Layout:
     """Return the layout; sweeps over lengths and batches ask for the same one many times."""
     s = CacheSettings(
@@ -206,6 +208,7 @@ def _layout(
         disable_hybrid_kv_cache_manager=disable_hybrid_kv_cache_manager,
         num_speculative_tokens=num_speculative_tokens,
         draft_layers=draft_layers,
+        text_only=text_only,
     )
     kept = layer_specs(model, s)
     groups = _groups(s, kept, len(model.layers))
@@ -300,7 +303,7 @@ def _reserved(group: CacheGroup, tokens: int, s: CacheSettings, in_flight: int) 
     if group.kind == "state":
         return group.state_blocks
     if group.kind == "sliding":
-        return cdiv(min(group.limit - 1 + in_flight, tokens), block) + 1
+        return cdiv(min(group.limit - 1 + s.retained_tokens + in_flight, tokens), block) + 1
     if group.kind == "chunked":
         return cdiv(min(group.limit + in_flight, tokens), block)
     if group.kind == "cross":
@@ -316,11 +319,12 @@ def _held(group: CacheGroup, tokens: int, s: CacheSettings) -> int:
         return 1 + s.num_speculative_tokens
     if group.kind == "cross":
         return cdiv(group.limit, block)
-    every = cdiv(tokens, block * s.decode_context_parallel_size)
+    ahead = s.num_speculative_tokens + s.lookahead_tokens
+    every = cdiv(max(tokens, min(tokens + ahead, s.max_model_len)), block * s.decode_context_parallel_size)
     if group.kind == "sliding":
-        return min(every, cdiv(group.limit - 1, block) + 1)
+        return min(every, cdiv(group.limit - 1 + s.retained_tokens + ahead, block) + 1)
     if group.kind == "chunked":
-        return min(every, cdiv(group.limit, block))
+        return min(every, cdiv(group.limit + ahead, block))
     return every
 
 

@@ -13,15 +13,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.engines.estimate import Estimate
+from kvbudget.facts import speculation
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.vllm import at
 from kvbudget.model.config import MAX_DIM
 from kvbudget.model.shapes import Attention, Group, Indexer, LatentAttention, RecurrentState, Split
+from kvbudget.multimodal import Limits
 from kvbudget.parallel import padded_vocab, rank_weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kvbudget.engines.vllm_draft import Draft
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Layer, Model, Tower, Weight
@@ -212,17 +215,20 @@ def activations(
     num_seqs: int,
     max_model_len: int,
     element_bytes: int,
+    draft: Draft | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - a tuple cannot change
+    lora_rank: int = 0,
 ) -> Estimate:
     """Return the peak of the profile run on one rank, with what the model runner keeps beside the weights.
 
     The peak is the larger of two moments: the widest layer over all tokens, or sampling over the vocabulary, each with
     what stays in memory meanwhile: an encoder's inputs and outputs, the experts' workspace. An encoder at work comes
-    before both.
+    before both. A draft runs once behind the target, over as many tokens.
 
     Known error: within 2 % where the sampler decides (28 starts of 0.15 to 0.19), a layer's peak within 9 % (6 starts).
     """
     shapes = _shapes(model, share)
-    second = second_runner(model, version)
+    second = second_runner(model, version) and not (draft and draft.method in speculation.FIRST_RUNNER)
     gathered = batched_tokens * share.replicas
     chunk = max(batched_tokens, min(gathered, facts.EXPERT_CHUNK_TOKENS))
     workspace, whole = (experts_workspace(model, share, tokens) * element_bytes for tokens in (chunk, gathered))
@@ -231,14 +237,19 @@ def activations(
     layer = max(batched_tokens * shapes.token, facts.LATENT_PREFILL_TOKENS * shapes.latent) * element_bytes
     if not share.is_last(model) or not share.is_first():
         layer += 2 * batched_tokens * model.hidden_size * element_bytes
+    if draft and draft.model:
+        layer = max(layer, batched_tokens * _draft_token(model, draft, share) * element_bytes)
     sampling = 0
     if share.is_last(model):
         rows = min(batched_tokens, num_seqs)
         hidden = (batched_tokens + 2 * rows) * model.hidden_size * element_bytes
         sampling = hidden + _logits(model, version, share, rows=rows, second=second)
-    encoder = _encoder(model, share, batched_tokens) if share.is_first() else _Encoder(0, 0)
+    seen = _encoder_tokens(model, share, batched_tokens, num_seqs, limits) if share.is_first() else 0
+    encoder = _encoder(model, share, seen)
     encoder = _Encoder(encoder.peak * element_bytes, encoder.held * element_bytes)
     buffers = runner_buffers(model, version, num_seqs=num_seqs, second=second)
+    if draft and draft.model and at(facts.RUNNER_BUFFERS_COUNTED, version):
+        buffers += _draft_buffers(model, draft, batched_tokens, num_seqs) * element_bytes
     if shapes.sparse:
         layer += facts.SPARSE_LOGITS_BYTES
         buffers += facts.SPARSE_WORKSPACE_FACTOR * facts.SPARSE_WORKSPACE_TOKEN_BYTES * max_model_len
@@ -254,11 +265,13 @@ def activations(
 
     low, high = zip(facts.LAYER_SPREAD, facts.SAMPLER_SPREAD, facts.ENCODER_SPREAD, strict=True)
     small, common, large = facts.WORKSPACE_BYTES
+    large += facts.ADAPTER_SLICES * 4 * lora_rank * gathered * max(1, model.num_experts_per_tok)
     return Estimate(
         low=peak(*low, least * workspace, small),
         best=peak(1, 1, 1, usual * workspace, common),
         high=peak(*high, whole, large),
         source=f"profile run of {batched_tokens:,} tokens and {min(batched_tokens, num_seqs):,} requests"
+        + (f", an encoder's {seen:,}" if seen else "")
         + (", and what the model runner keeps" if buffers else ""),
     )
 
@@ -296,6 +309,32 @@ def runner_buffers(model: Model, version: Version, *, num_seqs: int, second: boo
     if not second or not at(facts.RUNNER_BUFFERS_COUNTED, version):
         return 0
     return int(num_seqs * model.vocab_size * facts.SECOND_RUNNER_LOGIT_BYTES)
+
+
+def _draft_token(model: Model, draft: Draft, share: Share) -> int:
+    """Return the values that one token keeps alive while a draft runs: its widest layer's, and what it reads.
+
+    Drafts that read the target hold its hidden state, EAGLE-3 those of several layers.
+    """
+    assert draft.model is not None  # noqa: S101 - the caller asks for drafts with weights alone
+    states = 1 + (speculation.EAGLE3_STATES if draft.method == speculation.EAGLE3 else 0)
+    read = states * model.hidden_size if draft.reads_target else 0
+    return _shapes(draft.model, share._replace(stage=None)).token + read
+
+
+def _draft_buffers(model: Model, draft: Draft, batched_tokens: int, num_seqs: int) -> int:
+    """Return the values that a draft's runner keeps: hidden states, embeddings of images, logits to sample from.
+
+    Source: v1/worker/gpu/spec_decode/speculator.py and target_dependent_ar/speculator.py, 0.32.
+    """
+    assert draft.model is not None  # noqa: S101 - the caller asks for drafts with weights alone
+    values = 0
+    if draft.reads_target:
+        images = draft.method == speculation.MTP and any(tower.loaded for tower in model.towers)
+        values += (2 if images else 1) * batched_tokens * draft.model.hidden_size
+    if draft.probabilistic:
+        values += num_seqs * draft.tokens * draft.model.vocab_size
+    return values
 
 
 def _logits(model: Model, version: Version, share: Share, *, rows: int, second: bool) -> int:
@@ -433,18 +472,38 @@ class _Encoder(NamedTuple):
     held: int
 
 
-def _encoder(model: Model, share: Share, batched_tokens: int) -> _Encoder:
-    """Return the values of the largest encoder when it fills the encoder's budget of tokens.
-
-    The budget is `max_num_batched_tokens`, or one item where that is longer (multimodal/encoder_budget.py).
-    """
+def _encoder(model: Model, share: Share, tokens: int) -> _Encoder:
+    """Return the values of the largest encoder when its output has so many tokens."""
     shapes = _shapes(model, share)
-    if not shapes.encoder_token:
-        return _Encoder(0, 0)
-    section = _vision(model.config)
-    any_size = "spatial_merge_size" in section and not section.get("image_size")
-    tokens = max(batched_tokens, facts.ENCODER_ITEM_TOKENS) if any_size else batched_tokens
     return _Encoder(tokens * shapes.encoder_token, tokens * (model.hidden_size + shapes.encoder_input))
+
+
+def _encoder_tokens(model: Model, share: Share, batched_tokens: int, num_seqs: int, limits: Limits) -> int:
+    """Return the tokens of the encoder's output in the profile run, 0 where there is none or it is left out.
+
+    The budget is `max_num_batched_tokens`, or one item where that is longer; it is filled with items of the largest
+    size, at most as many as all requests may have (multimodal/encoder_budget.py, MultiModalBudget).
+    """
+    if not limits.profiled or not _shapes(model, share).encoder_token:
+        return 0
+    section = _vision(model.config)
+    if "spatial_merge_size" in section and not section.get("image_size"):
+        item = _sized(section, limits) or facts.ENCODER_ITEM_TOKENS
+    else:
+        item = _number(model.config.get("mm_tokens_per_image"))
+    if not item:  # how the processor cuts an image into tiles is not in the config
+        return batched_tokens
+    count = limits.allowed("image") or limits.allowed("video")
+    return item * max(1, min(batched_tokens // item, num_seqs * max(1, count)))
+
+
+def _sized(section: Mapping[str, object], limits: Limits) -> int:
+    """Return the tokens of an image of the size that the flag names; 0 if it names none, or videos may be longer."""
+    image = limits.image()
+    patch = _number(section.get("patch_size")) * _number(section.get("spatial_merge_size"))
+    if image is None or not image.width or not image.height or not patch or limits.allowed("video"):
+        return 0
+    return _up(image.width, patch) // patch * (_up(image.height, patch) // patch)
 
 
 def _vision(config: Mapping[str, object]) -> Mapping[str, object]:
@@ -479,10 +538,13 @@ def _tower_values(tower: Tower, share: Share) -> tuple[int, int]:
 # --- what the driver and libraries take --------------------------------------------------------------------------
 
 
-def cuda_graphs(layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool) -> Estimate:
+def cuda_graphs(
+    layers: int, *, num_seqs: int, capability: tuple[int, int] | None, enforce_eager: bool, adapters: bool = False
+) -> Estimate:
     """Return the memory of captured CUDA graphs on one rank; none with `--enforce-eager`.
 
-    Graphs are captured for batches up to twice `max_num_seqs`; a layer's graphs take the same each.
+    Graphs are captured for batches up to twice `max_num_seqs`; a layer's graphs take the same each. With adapters each
+    batch is captured twice, with and without them (config/compilation.py, cudagraph_specialize_lora).
     """
     if enforce_eager:
         return Estimate(0, 0, 0, "--enforce-eager")
@@ -491,7 +553,10 @@ def cuda_graphs(layers: int, *, num_seqs: int, capability: tuple[int, int] | Non
     largest = min(2 * num_seqs, default)
     best = facts.GRAPH_BASE_BYTES + facts.GRAPH_LAYER_BYTES * layers * captured_sizes(largest) // captured_sizes(usual)
     low, high = facts.GRAPH_SPREAD
-    return Estimate(int(best * low), best, int(best * high), f"fitted: {layers} layers, batches up to {largest}")
+    sets = 2 if adapters else 1
+    return Estimate(
+        int(best * low), best * sets, int(best * sets * high), f"fitted: {layers} layers, batches up to {largest}"
+    )
 
 
 def captured_sizes(largest: int) -> int:

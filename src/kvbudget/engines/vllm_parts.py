@@ -48,7 +48,10 @@ class CacheSettings(NamedTuple):
         async_scheduling: Scheduling runs a step ahead; None is what the engine does by itself.
         enable_prefix_caching: None is what the engine does by itself for this model.
         num_speculative_tokens: Tokens that a draft proposes in a step.
-        draft_layers: Layers of a draft model that share the cache (`Model.mtp`), on the last pipeline stage.
+        draft_layers: Layers of a draft that share the cache, on the last pipeline stage.
+        lookahead_tokens: Tokens beyond a request's own for which it holds blocks, those that a draft writes.
+        text_only: Nothing but text can reach a multimodal model, so it attends as a text model.
+        retained_tokens: Tokens that windows keep longer, because several draft layers read on before each other.
     """
 
     version: Version
@@ -67,6 +70,9 @@ class CacheSettings(NamedTuple):
     disable_hybrid_kv_cache_manager: bool = False
     num_speculative_tokens: int = 0
     draft_layers: tuple[Layer, ...] = ()
+    lookahead_tokens: int = 0
+    retained_tokens: int = 0
+    text_only: bool = False
 
 
 class Pages(NamedTuple):
@@ -252,7 +258,7 @@ def context_of(model: Model, s: CacheSettings, parts: Sequence[Part]) -> Context
         kv_cache_dtype=_kv_cache_dtype(model, s),
         caching=_caching(s, parts, states),
         states=states,
-        images=images,
+        images=images and not s.text_only,
         softcap=bool(_text_value(model, "attn_logit_softcapping")),
         nope=_text_value(model, "qk_nope_head_dim") or 0 if latent else 0,
         topk=_text_value(model, "index_topk") or 0 if sparse else 0,

@@ -148,8 +148,9 @@ def growth(model: Model, s: CacheSettings) -> tuple[int, int]:
     longest = model.max_position_embeddings
     for part in parts:
         grows, size = _part_growth(context, part, longest)
-        for total, (first, end) in zip(totals, stages, strict=True):
-            total[0 if grows else 1] += size * sum(first <= i < end for i in part.layers)
+        for i in part.layers:
+            stage = next((n for n, (_, end) in enumerate(stages) if i < end), len(stages) - 1)  # a draft's is the last
+            totals[stage][0 if grows else 1] += size
     slope, held = max(totals)
     return cdiv(slope, s.decode_context_parallel_size), held
 
@@ -160,7 +161,10 @@ def _part_growth(context: Context, part: Part, longest: int | None) -> tuple[boo
     if isinstance(cache, RecurrentState):
         from kvbudget.model.mixers import state_bytes  # noqa: PLC0415 - only models with states pay for it
 
-        return False, state_bytes(cache, dtype_bytes(context.s.dtype), context.s.tensor_parallel_size)
+        s = context.s
+        ahead = s.num_speculative_tokens
+        state = state_bytes(cache, dtype_bytes(s.dtype), s.tensor_parallel_size, ahead)
+        return False, state * (1 + ahead)
     if isinstance(cache, Pages):
         return not cache.limit, cdiv(cache.page_bytes * (cache.limit or 1), cache.block_size)
     kind, limit = _kind(context, cache)

@@ -94,13 +94,14 @@ def kept(model: Model, s: CacheSettings, stage: tuple[int, int] | None = None) -
     Args:
         model: The model.
         s: The cache's settings.
-        stage: (first, end) layer of a pipeline stage, None for all.
+        stage: (first, end) layer of a pipeline stage, None for all; a draft's layers are on the last.
     """
     first, end = stage or (0, len(model.layers))
+    last = end + len(s.draft_layers) if end == len(model.layers) else end
     specs = {
         spec: inside
         for spec, numbers in layer_specs(model, s).specs.items()
-        if (inside := [i for i in numbers if first <= i < end])
+        if (inside := [i for i in numbers if first <= i < last])
     }
     rows = [(numbers[0], _kept(model, s, spec, numbers)) for spec, numbers in specs.items()]
     empty: dict[bool, list[int]] = {}
@@ -121,7 +122,7 @@ _SHAPES: Mapping[str, type] = {
 
 
 def _kept(model: Model, s: CacheSettings, spec: Spec, numbers: Sequence[int]) -> Kept:
-    caches = model.layers[numbers[0]].caches
+    caches = (model.layers + s.draft_layers)[numbers[0]].caches
     if isinstance(spec.shape[0], Pages):
         return _paged(caches, s, spec.shape[0], len(numbers))
     shape = _SHAPES.get(spec.kind, Attention)
@@ -130,7 +131,8 @@ def _kept(model: Model, s: CacheSettings, spec: Spec, numbers: Sequence[int]) ->
     if isinstance(cache, LatentAttention) and spec.kind == "full":
         cache = _spelled_out(cache, spec)
     if isinstance(cache, RecurrentState):
-        held = state_bytes(cache, dtype_bytes(s.dtype), s.tensor_parallel_size)
+        ahead = s.num_speculative_tokens
+        held = state_bytes(cache, dtype_bytes(s.dtype), s.tensor_parallel_size, ahead) * (1 + ahead)
         return Kept(cache=cache, layers=layers, held_bytes=held * layers, block_size=spec.block_size)
     if spec.kind == "cross":
         return Kept(

@@ -94,6 +94,7 @@ class Traits(NamedTuple):
         chunk_key: Config key of the tokens of a local chunk; layers without rotary positions see all tokens.
         state: The mixer of layers that keep a recurrent state ("mamba2", "gated_delta_net", …).
         parallel_state: Every layer has attention and a state side by side.
+        mtp_layers: How many multi-token-prediction layers a checkpoint has where its config does not say.
         mtp_copies: Multi-token-prediction layers are stored with copies of the embedding and the output head, which
             engines share with the base model.
         experts: The mixture of experts, or None for an architecture without.
@@ -133,6 +134,7 @@ class Traits(NamedTuple):
     chunk_key: str = ""
     state: str = ""
     parallel_state: bool = False
+    mtp_layers: int = 0
     mtp_copies: bool = False
     experts: Experts | None = None
     aliases: Mapping[str, str] = MappingProxyType({})
@@ -199,6 +201,7 @@ TRAITS: Mapping[str, Traits] = MappingProxyType(
         "qwen3": Traits(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head"),
         "qwen3_moe": Traits(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head", experts=Experts()),
         "qwen3_next": Traits(
+            mtp_layers=1,
             qkv_bias="attention_bias",
             out_bias="attention_bias",
             qk_norm="head",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvbudget.facts import vllm, vllm_cache
+from kvbudget.facts import adapters, multimodal, vllm, vllm_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -321,20 +321,103 @@ FLAGS: tuple[Flag, ...] = (
         source="config/cache.py, config/vllm.py",
     ),
     Flag(
+        name="speculative_config",
+        unit="JSON: method, model, num_speculative_tokens and more",
+        meaning="Something proposes tokens that the model then checks: draft layers of the checkpoint (mtp), a head (eagle, eagle3), "
+        "a small model (draft_model), or what was said before (ngram, suffix). Its weights and its layers' cache come out "
+        "of the same budget.",
+        defaults=_constant("not set"),
+        not_covered=(
+            "A draft's layers keep every token, so each token of a request takes more.",
+            "States keep one block more for each proposed token, and windows with several draft layers are longer.",
+            "The profile run samples once for each request, not once for each proposed token: leave room on a full card.",
+            "ngram and suffix take no memory; with them steps are not scheduled ahead.",
+        ),
+        source="config/speculative.py, config/vllm.py, v1/worker/gpu/spec_decode/",
+        aliases=("sc", "num_speculative_tokens"),
+    ),
+    Flag(
+        name="enable_lora",
+        unit="switch",
+        meaning="Slots for adapters are taken at start-up: a pair of matrices beside each linear layer of the language model, and "
+        "beside the embedding and the head of some classes.",
+        defaults=_constant("off"),
+        not_covered=(
+            "The slots are there whether adapters come or not.",
+            "Encoders take no adapters unless enable_tower_connector_lora says so.",
+            "CUDA graphs are captured twice, with adapters and without.",
+        ),
+        source="config/lora.py, lora/model_manager.py",
+    ),
+    Flag(
         name="max_loras",
         unit="adapters in one batch",
-        meaning="GPU buffers for so many adapters, each as large as max_lora_rank allows, are taken at start-up.",
-        defaults=_constant("1, with max_lora_rank 16"),
+        meaning="So many slots are taken, each as large as max_lora_rank allows.",
+        defaults=_constant("1"),
         not_covered=("Adapters beyond it wait in host memory (max_cpu_loras).",),
         source="config/lora.py",
-        aliases=("max_lora_rank",),
+    ),
+    Flag(
+        name="max_lora_rank",
+        unit="rank: " + ", ".join(map(str, adapters.RANKS)),
+        meaning="The largest rank that an adapter may have; every slot has room for it.",
+        defaults=_constant("16"),
+        not_covered=("A smaller adapter leaves the rest of its slot empty.",),
+        source="config/lora.py",
+    ),
+    Flag(
+        name="lora_dtype",
+        unit="data type: auto, float16, bfloat16",
+        meaning="The type of the slots.",
+        defaults=_constant("auto: the model's type"),
+        not_covered=("Quantized weights do not make the slots smaller.",),
+        source="config/lora.py",
+    ),
+    Flag(
+        name="fully_sharded_loras",
+        unit="switch",
+        meaning="Tensor parallelism divides both matrices of an adapter, not one of them.",
+        defaults=_constant("off"),
+        not_covered=(
+            "The rank must be a multiple of the tensor-parallel size.",
+            "Experts cannot have it together with enable_expert_parallel.",
+        ),
+        source="config/lora.py, lora/layers/",
     ),
     Flag(
         name="limit_mm_per_prompt",
-        unit="items of each modality in one prompt",
-        meaning="How many images, videos or audio clips a prompt may have; the encoder's peak is profiled with them.",
-        defaults=_constant("999 for each modality"),
-        not_covered=("0 for all leaves the encoder out of the profile (language_model_only).",),
+        unit="items of each modality in one prompt, or JSON with count, width, height and more",
+        meaning="How many images, videos or audio clips a prompt may have. The profile run fills the encoder's budget of "
+        "max_num_batched_tokens with items of the largest size, at most as many as all requests may have.",
+        defaults=_constant(f"{multimodal.DEFAULT_LIMIT} for each modality"),
+        not_covered=(
+            "0 for all modalities of a tower leaves it out of the memory; an image tower that takes videos needs 0 for both.",
+            "A small limit rarely makes the profile smaller: many requests with one image each fill the budget too.",
+        ),
+        source="config/multimodal.py, multimodal/encoder_budget.py, model_executor/models/interfaces.py",
+    ),
+    Flag(
+        name="language_model_only",
+        unit="switch",
+        meaning="All limits are 0: towers are not loaded and the model runs as a text model.",
+        defaults=_constant("off"),
+        not_covered=("A few classes load their towers nevertheless.",),
+        source="config/multimodal.py",
+    ),
+    Flag(
+        name="skip_mm_profiling",
+        unit="switch",
+        meaning="The encoder is left out of the profile run, so the cache takes the memory that it would need.",
+        defaults=_constant("off"),
+        not_covered=("The encoder still needs it: leave room by hand.",),
+        source="config/multimodal.py",
+    ),
+    Flag(
+        name="mm_encoder_tp_mode",
+        unit="weights or data",
+        meaning="weights divides the vision tower over the ranks, data holds it whole on each and divides the images.",
+        defaults=_constant("weights"),
+        not_covered=("Classes that cannot do it keep dividing the weights.",),
         source="config/multimodal.py",
     ),
 )

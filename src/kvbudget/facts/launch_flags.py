@@ -21,22 +21,31 @@ ALIASES: Mapping[str, str] = {
 }
 """Other spellings of flags that the budget knows."""
 
+SPECULATION: Mapping[str, str] = {
+    "--spec-method": "method",
+    "--spec-model": "model",
+    "--spec-tokens": "num_speculative_tokens",
+    "--speculative-model": "model",  # until 0.8
+    "--num-speculative-tokens": "num_speculative_tokens",
+}
+"""Flags that stand for one key of `--speculative-config` (engine/arg_utils.py, create_speculative_config)."""
+
+NESTED = {"--speculative-config": "speculative_config", "-sc": "speculative_config"} | {
+    "--limit-mm-per-prompt": "limit_mm_per_prompt"
+}
+"""Flags whose keys may stand behind a dot (`--limit-mm-per-prompt.image 2`), and the fields they fill."""
+
 UNCOUNTED: Sequence[tuple[str, str, str]] = (
     (
-        "speculative decoding: a draft's weights and KV cache",
-        "",
-        "speculative-config -sc spec-method spec-model spec-tokens speculative-model num-speculative-tokens",
+        "LoRA: slots of other layers than all linear ones",
+        "enable-tower-connector-lora enable-mixed-moe-lora-format enable-moe-shared-loras",
+        "lora-target-modules* lora-extra-vocab-size max-lora-cls-labels",
     ),
     (
-        "LoRA: the slots for adapters",
-        "enable-lora fully-sharded-loras enable-tower-connector-lora",
-        "max-loras max-lora-rank max-cpu-loras lora-dtype lora-modules* default-mm-loras lora-target-modules* lora-extra-vocab-size",
-    ),
-    (
-        "limits on images, audio and video: the encoder's own memory",
-        "skip-mm-profiling mm-encoder-only language-model-only enable-mm-embeds disable-chunked-mm-input",
-        """limit-mm-per-prompt mm-processor-kwargs mm-encoder-tp-mode mm-ipc-gpu-memory-gb mm-tensor-ipc
-        mm-processor-device mm-encoder-attn-backend media-io-kwargs""",
+        "images, audio and video: other sizes and another place of the encoder's work",
+        "mm-encoder-only enable-mm-embeds disable-chunked-mm-input",
+        """mm-processor-kwargs mm-ipc-gpu-memory-gb mm-tensor-ipc mm-processor-device mm-encoder-attn-backend
+        media-io-kwargs""",
     ),
     (
         "offloading: all weights count as on the GPU",
@@ -89,7 +98,7 @@ HARMLESS_SWITCHES = """
     enable-tokenizer-info-endpoint exclude-tools-when-tool-choice-none fail-on-environ-validation grpc headless
     interleave-mm-strings jit-monitor-verbose kv-cache-metrics log-error-stack long-prefill-token-threshold-adaptive
     numa-bind ray-workers-use-nsight return-tokens-as-token-ids scheduler-reserve-full-isl skip-tokenizer-init
-    tokens-only trust-remote-code trust-request-chat-template trust-request-mm-kwargs use-tqdm-on-load -dpe -dph -dpm
+    specialize-active-lora tokens-only trust-remote-code trust-request-chat-template trust-request-mm-kwargs use-tqdm-on-load -dpe -dph -dpm
 """
 """Switches about the server, the logs, the tokenizer and the order of work."""
 
@@ -105,7 +114,7 @@ HARMLESS_VALUES = """
     fingerprint-value generation-config grpc-port guided-decoding-backend h11-max-header-count
     h11-max-incomplete-event-size hf-token host ignore-patterns* io-processor-plugin jit-monitor-mode
     kv-cache-metrics-sample kv-events-config kv-offloading-backend kv-offloading-size load-format log-config-file
-    log-level logging-config logits-processors* long-prefill-token-threshold master-addr master-port max-log-len
+    log-level logging-config lora-modules* max-cpu-loras default-mm-loras logits-processors* long-prefill-token-threshold master-addr master-port max-log-len
     max-logprobs max-num-queued-reqs max-num-queued-tokens max-parallel-loading-workers middleware
     mm-hasher-algorithm mm-processor-cache-gb mm-processor-cache-type mm-shm-cache-max-object-size-mb model-impl
     model-loader-extra-config nnodes -n node-rank -r numa-bind-cpus* numa-bind-nodes* otlp-traces-endpoint

@@ -319,6 +319,10 @@ WORKSPACE_BYTES: tuple[int, int, int] = (8 * _MIB, 40 * _MIB, 200 * _MIB)
 """cuBLAS's workspace and small tensors in the peak: low, best, high. 32 MiB on Hopper, 8 before; 31 starts leave 0 to
 90 MiB beside the tensors that are named."""
 
+ADAPTER_SLICES = 3
+"""Float32 tensors of tokens x rank that adapters of query, key and value hold at once, with experts one for each that a
+token is sent to (lora/ops/triton_ops/, lora_shrink); they may or may not stand at the profile run's widest point."""
+
 LAYER_SPREAD: tuple[float, float] = (0.92, 1.3)
 """How far the widest layer's live tensors are off, low and high: compiled layers free some early, kernels of packed
 weights copy their input. Six starts whose peak is a layer's show 0.98 to 1.09 of it (CodeLlama-7B, Llama-3.1-8B in

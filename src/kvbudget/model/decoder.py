@@ -314,7 +314,8 @@ def mtp_layers(c: Config, traits: Traits) -> tuple[Layer, ...]:
     three norms (vllm/model_executor/models/*_mtp.py, 0.32; the sizes were checked against the published counts of
     DeepSeek-V3.2, GLM-4.5, GLM-5, MiMo-7B and Qwen3.5).
     """
-    count = c.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", maximum=MAX_LAYERS) or 0
+    stated = c.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", maximum=MAX_LAYERS)
+    count = traits.mtp_layers if stated is None else stated
     if not count:
         return ()
     hidden = c.dim("hidden_size")

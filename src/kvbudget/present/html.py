@@ -216,6 +216,8 @@ def _kv_section(sheet: Sheet) -> str:
 
 _PARTS = {
     "weights": ("weights", "p1"),
+    "draft": ("draft", "p7"),
+    "lora": ("LoRA slots", "p8"),
     "activations": ("activations", "p2"),
     "cuda_graphs": ("CUDA graphs", "p3"),
     "non_torch": ("non-torch", "p4"),
@@ -615,7 +617,8 @@ _CSS = (
     ".legend{font-size:.88rem}"
     ".legend i{display:inline-block;width:.8em;height:.8em;border-radius:.15em;margin-right:.35em}"
     ".p1{background:var(--c1)}.p2{background:var(--c2)}.p3{background:var(--c4)}.p4{background:var(--c6)}"
-    ".p5{background:var(--c3)}.p6{background:repeating-linear-gradient(45deg,var(--line) 0 4px,transparent 4px 8px)}"
+    ".p5{background:var(--c3)}.p7{background:var(--c5)}.p8{background:var(--c8)}"
+    ".p6{background:repeating-linear-gradient(45deg,var(--line) 0 4px,transparent 4px 8px)}"
     ".charts{display:grid;gap:0 2rem;grid-template-columns:minmax(0,1fr)}"
     "@media(min-width:56rem){.charts{grid-template-columns:repeat(2,minmax(0,1fr))}.charts>:last-child:nth-child(odd){grid-column:1/-1}}"
     "@media(max-width:40rem){th,td{padding:.4rem .5rem}th[scope=row]:first-child{white-space:normal;min-width:7rem}}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbudget.basis import Basis
-from kvbudget.budgeting import DOES_NOT_FIT, FITS, TIGHT
+from kvbudget.budgeting import DOES_NOT_FIT, FITS, LOADED, TIGHT
+from kvbudget.facts.speculation import MTP
 from kvbudget.present.document import Block, Document, Table
 from kvbudget.units import KIB, gib, human_bytes, human_count
 
@@ -27,6 +28,7 @@ NAMES = {
     "non_torch": "non-torch",
     "kv_cache": "KV cache",
     "outside_budget": "outside",
+    "lora": "LoRA slots",
 }
 """Lines whose name on screen is not their own."""
 
@@ -48,7 +50,7 @@ def budget_document(b: Budget, changes: Sequence[Change]) -> Document:
     """Return the whole report; `changes` are the smallest that make it fit."""
     return Document(
         title=title(b),
-        lead=(f"{b.reason}.", f"{_name(b.deployment.model)}: {model_words(b.deployment.model)}"),
+        lead=(f"{b.reason}.", f"{_name(b.deployment.model)}: {model_words(b.deployment.model, drafts=_drafts(b))}"),
         blocks=tuple(
             block
             for block in (
@@ -89,7 +91,13 @@ def _name(model: Model) -> str:
     return model.name if len(model.name) <= LONGEST_NAME else f"…{model.name[1 - LONGEST_NAME :]}"
 
 
-def model_words(model: Model) -> str:
+def _drafts(b: Budget) -> bool:
+    """Whether the model's own MTP layers draft."""
+    draft = b.settings.draft
+    return draft is not None and draft.method == MTP and draft.shares_rope
+
+
+def model_words(model: Model, *, drafts: bool = False) -> str:
     """Return the size of a model; experts are all resident, whatever a token uses, and MTP layers stand apart."""
     words = f"{human_count(model.parameters)} parameters"
     active = model.active_parameters
@@ -99,7 +107,8 @@ def model_words(model: Model) -> str:
             f"({model.num_experts_per_tok} of {model.num_experts} experts)"
         )
     if model.mtp_parameters:
-        words += f"; {human_count(model.mtp_parameters)} of MTP layers apart, not loaded unless asked for"
+        loaded = "loaded as the draft" if drafts else "not loaded unless asked for"
+        words += f"; {human_count(model.mtp_parameters)} of MTP layers apart, {loaded}"
     recipe = model.quantization
     if recipe is not None and recipe.origin != "checkpoint":
         words += f"; what if: {recipe.asked}" if recipe.origin == "imagined" else f"; loaded as {recipe.asked}"
@@ -186,8 +195,9 @@ def _stages(b: Budget) -> Block | None:
     for rank in b.ranks:
         needs = {line.name: line.needs_bytes for line in rank.lines}
         left = gib(max(0, rank.available_bytes))
-        rows.append((str(rank.rank), gib(needs["weights"]), gib(needs["activations"]), left))
-    header = ("stage", "weights", "activations", "left for KV, GiB")
+        rows.append((str(rank.rank), gib(sum(needs.get(name, 0) for name in LOADED)), gib(needs["activations"]), left))
+    loaded = "weights" if b.ranks[-1].fixed.draft is None and b.settings.slots is None else "loaded"
+    header = ("stage", loaded, "activations", "left for KV, GiB")
     return Block(table=Table(header=header, rows=tuple(rows), right=frozenset(range(4))))
 
 
@@ -256,7 +266,7 @@ def _log_rows(b: Budget) -> list[tuple[str, str]]:
 
 def _failure(b: Budget) -> str:
     rank, total = b.smallest, b.deployment.card.memory_bytes
-    before_cache = _needs([line for line in rank.lines if line.name in ("weights", "outside_budget")])
+    before_cache = _needs([line for line in rank.lines if line.name in (*LOADED, "outside_budget")])
     if b.smallest.budget_bytes > b.smallest.free_at_start[1]:
         return '"Free memory on device … is less than desired GPU memory utilization"'
     overfull = b.smallest.given_pool is not None and b.smallest.room_bytes[1] < 0
@@ -365,5 +375,7 @@ def _settings(b: Budget) -> Block:
         ("dtype", s.dtype),
         ("kv_cache_dtype", s.cache.kv_cache_dtype),
     ]
+    if s.draft is not None:
+        chosen.append(("speculative_config", f"{s.draft.method} of {s.draft.tokens}"))
     words = ", ".join(f"{name}={value:,}" if isinstance(value, int) else f"{name}={value}" for name, value in chosen)
     return Block(heading="Settings", lines=(words, *(f"assumed: {line}" for line in b.assumptions)))

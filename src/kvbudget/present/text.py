@@ -6,9 +6,9 @@ import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kvbudget.budgeting import DOES_NOT_FIT, FITS, TIGHT
+from kvbudget.budgeting import DOES_NOT_FIT, FITS, LOADED, TIGHT
 from kvbudget.present.document import WIDTH, Document, as_text
-from kvbudget.present.report import budget_document, budget_words, gpu_words, split_lines, verdict_words
+from kvbudget.present.report import NAMES, budget_document, budget_words, gpu_words, split_lines, verdict_words
 from kvbudget.suggestions import smallest_changes
 from kvbudget.units import gib
 
@@ -62,7 +62,7 @@ def _bar(b: Budget, rank: Rank, width: int) -> list[str]:
     inside, _ = split_lines(rank)
     needs = {line.name: line.needs_bytes for line in inside}
     total = b.deployment.card.memory_bytes
-    weights = needs["weights"]
+    weights = sum(needs.get(name, 0) for name in LOADED)
     cache = needs["kv_cache"]
     working = sum(needs.values()) - weights - cache
     given = rank.given_pool[0] if rank.given_pool else None
@@ -71,7 +71,7 @@ def _bar(b: Budget, rank: Rank, width: int) -> list[str]:
     over = weights + working + pool - budget
     more = pool - cache if given else max(0, -over)
     parts = [
-        ("█", "weights", weights),
+        ("█", ", ".join(NAMES.get(name, name) for name in LOADED if name in needs), weights),
         ("▓", "activations, graphs, non-torch", working),
         ("▒", "KV, one request", cache),
         ("░", "KV, more requests", more),
