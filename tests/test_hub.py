@@ -348,13 +348,13 @@ def test_a_server_that_fails_once(hub: FakeHub) -> None:
 
 def test_silence_ends_after_the_patience(hub: FakeHub) -> None:
     def silence(_handler: Handler, _path: str) -> bool:
-        time.sleep(1)
+        time.sleep(20)
         return True
 
     hub.fault = silence
     started = time.monotonic()
     assert "sent nothing for 0.1 s" in refused(lambda: ask(patience_s=0.1))
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("where", ["info", "body"])
@@ -365,7 +365,7 @@ def test_drops_end_after_the_time_for_all(hub: FakeHub, where: str) -> None:
     )
     started = time.monotonic()
     assert "within 0.4 s" in refused(lambda: ask(total_s=0.4))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
 
 
 def test_headers_of_an_answer_that_drip(hub: FakeHub) -> None:
@@ -540,13 +540,13 @@ def test_the_catalogue_stands_in_for_a_hub_that_is_slow(hub: FakeHub, monkeypatc
     monkeypatch.setattr("kvbudget.hub.IMPATIENCE_S", 0.2)
 
     def silence(_handler: Handler, _path: str) -> bool:
-        time.sleep(1)
+        time.sleep(20)
         return True
 
     hub.fault = silence
     started = time.monotonic()
     assert "within 0.2 s" in open_checkpoint(CATALOGUED).notes[0]
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
 
 
 def test_a_short_name_asks_nobody(hub: FakeHub) -> None:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fake_hub import COMMIT
+from gguf_files import written as gguf
 from kvbudget.cli import main
-from test_hub import REPO, SHARDS, _hub, sharded, single  # noqa: F401 - a fixture is found by its name
+from test_hub import LLAMA, QUANTIZED, REPO, SHARDS, _hub, sharded, single  # noqa: F401 - a fixture is found by its name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fake_hub import FakeHub
 
 GPU = ("--gpu", "l4")
@@ -71,3 +74,21 @@ def test_what_stands_in_is_said(hub: FakeHub, capsys: pytest.CaptureFixture[str]
     assert err.startswith("kvbudget: note: ")
     assert "The built-in catalogue stands in." in err
     assert len(hub.requests) == 1
+
+
+@pytest.mark.parametrize("verb", [("explain", "kv"), ("explain", "weights"), ("fit", *GPU), ("table",)], ids=" ".join)
+def test_each_verb_takes_a_gguf(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    """The file is never read as text: it may be as large as the disk."""
+    path = tmp_path / "small.gguf"
+    path.write_bytes(gguf(LLAMA, QUANTIZED))
+
+    def whole(_: Path, *__: object) -> str:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(type(path), "read_text", whole)
+    monkeypatch.setattr(type(path), "read_bytes", whole)
+    code, out, _ = run(capsys, *verb, str(path))
+    assert code == 0
+    assert out

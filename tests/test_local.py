@@ -7,6 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gguf_files import Typed
 from gguf_files import tensor as gguf_tensor
@@ -240,7 +242,7 @@ def test_a_big_endian_gguf_is_refused(tmp_path: Path) -> None:
 
 def test_several_ggufs_are_told_apart(tmp_path: Path) -> None:
     files = dict.fromkeys(("m-Q4_K_M.gguf", "m-Q8_0.gguf", "mmproj-m-f16.gguf"), gguf(KEYS, [EMBEDDING]))
-    with pytest.raises(InputError, match=r"several GGUF files; .* of Q4_K_M, Q8_0\."):
+    with pytest.raises(InputError, match=r"several GGUF files \(Q4_K_M, Q8_0\); name one"):
         open_checkpoint(laid(tmp_path, files))
 
 
@@ -272,6 +274,34 @@ def test_a_variant_is_a_whole_word() -> None:
     assert choose_weights(names, "here", "Q8_0").files == tuple(names[2:])
     with pytest.raises(InputError, match=r"no GGUF file of Q4; there are"):
         choose_weights(names, "here", "Q4")
+
+
+NAMES = st.lists(
+    st.from_regex(r"(model|x|consolidated|mmproj)(-[0-9]{1,5}-of-[0-9]{1,5})?\.(safetensors|gguf)", fullmatch=True)
+    | st.sampled_from(["model.safetensors.index.json", "pytorch_model.bin.index.json", "pytorch_model.bin", "a/b.gguf"])
+    | st.text(max_size=20),
+    unique=True,
+)
+
+
+@given(NAMES, st.none() | st.text(max_size=8))
+def test_any_names_are_a_choice_or_a_refusal(names: list[str], variant: str | None) -> None:
+    try:
+        found = choose_weights(names, "here", variant)
+    except InputError as error:
+        message = str(error)
+    else:
+        assert set(found.files) <= set(names)
+        return
+    assert message.endswith(".")
+    assert message.isprintable()
+
+
+def test_parts_are_spelled_out_for_the_chosen_model_alone() -> None:
+    """Each of these names claims 99,999 parts."""
+    names = [f"m{i}-00001-of-99999.gguf" for i in range(20_000)]
+    with pytest.raises(InputError, match=r"several GGUF files .*more"):
+        choose_weights(names, "here")
 
 
 def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:

@@ -134,8 +134,10 @@ def _deployment(model: Model, options: dict[str, Any]) -> Deployment:
 
 
 def _config_file(model: Model) -> ConfigFile | None:
-    """Return the config's text if the model came from a file, for the line numbers of its keys."""
+    """Return the config's text if the model came from one, for the line numbers of its keys."""
     path = Path(model.source)
+    if path.suffix.lower() == ".gguf":  # as large as the model, and no text
+        return None
     try:
         return ConfigFile(name=path.name, text=path.read_text("utf-8-sig")) if path.is_file() else None
     except (OSError, UnicodeDecodeError):  # it was read a moment ago; without it the keys have no lines

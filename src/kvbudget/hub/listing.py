@@ -27,6 +27,7 @@ _NO_MODEL = ("adapter_", "optimizer", "training_args", "scheduler", "mmproj")
 """How files begin that hold weights or state, but not the model's."""
 
 _NUMBERED = re.compile(r"(.*?)-?([0-9]{1,6})-of-([0-9]{1,6})(\.safetensors)")
+_NUMBER = re.compile(r"-[0-9]{5}-of-(?=[0-9]{5}\.gguf$)", re.IGNORECASE)
 _MOST_SHOWN = 12
 
 
@@ -119,16 +120,16 @@ def _gguf(names: Sequence[str], place: str, variant: str | None) -> Weights:
     """Return the parts of the one GGUF model that is meant."""
     from kvbudget.headers.gguf import split_names  # noqa: PLC0415 - folders of safetensors need none of it
 
-    models: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        folder, _, file = name.rpartition("/")
-        if name.lower().endswith(".gguf") and not file.lower().startswith(_NO_MODEL):
-            parts = tuple(f"{folder}/{part}" if folder else part for part in split_names(file))
-            models.setdefault(parts[0], parts)
-    wanted = {first: parts for first, parts in models.items() if variant is None or _is_variant(first, variant)}
+    models = {
+        _NUMBER.sub("-00001-of-", name): name
+        for name in names
+        if name.lower().endswith(".gguf") and not name.rpartition("/")[2].lower().startswith(_NO_MODEL)
+    }
+    wanted = [first for first in models if variant is None or _is_variant(first, variant)]
     if len(wanted) != 1:
-        raise InputError(_choices(models, wanted, place, variant))
-    (parts,) = wanted.values()
+        raise InputError(_choices(list(models), wanted, place, variant))
+    folder, slash, file = models[wanted[0]].rpartition("/")
+    parts = tuple(folder + slash + part for part in split_names(file))
     missing = sorted(set(parts) - set(names))
     if missing:
         raise InputError(f"{place}: {shown(missing[0])} is missing; download all {len(parts)} parts.")
@@ -146,16 +147,17 @@ def variant_of(name: str) -> str:
     return re.split(r"[-.](?=[A-Za-z0-9_]+$)", stem)[-1]
 
 
-def _choices(
-    models: dict[str, tuple[str, ...]], wanted: dict[str, tuple[str, ...]], place: str, variant: str | None
-) -> str:
+def _choices(models: Sequence[str], wanted: Sequence[str], place: str, variant: str | None) -> str:
     if not models:
         return f"{place} has no GGUF file of a model; leave out the :{shown(variant or '')}."
     listed = sorted({variant_of(first) for first in wanted or models})
     more = f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
     choices = ", ".join(shown(name, 40) for name in listed[:_MOST_SHOWN]) + more
     if variant is None:
-        return f"{place} has several GGUF files; name one, as in {place}:{shown(listed[0], 40)}, of {choices}."
+        return (
+            f"{place} has several GGUF files ({choices}); name one: its path, or on the hub "
+            f"{place}:{shown(listed[0], 40)}."
+        )
     if wanted:
         return f"{place} has several GGUF files of {shown(variant, 40)}; give one as a file: {choices}."
     return f"{place} has no GGUF file of {shown(variant, 40)}; there are {choices}."
