@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.checkpoint import SAFETENSORS
@@ -47,6 +48,9 @@ HALF_BYTES = 2
 AGREED = 100
 """Sums that differ by less than this part of the checkpoint agree: tables, biases and tied heads are told apart only by
 names."""
+
+MOST_LEFT = 16
+"""Modules of a layer without a place among which halves of a weight are looked for."""
 
 UNSAID = 10_000
 """Tensors without a place that are a smaller part than this of the checkpoint are not worth a note."""
@@ -109,12 +113,17 @@ class _Form(NamedTuple):
 class _Content:
     """The tensors of one module, added up."""
 
-    __slots__ = ("count", "dtype", "first", "largest", "nbytes", "plain", "values")
+    __slots__ = ("count", "dtype", "first", "largest", "nbytes", "packed", "plain", "values")
 
     def __init__(self, first: str) -> None:
         self.first, self.dtype = first, ""
         self.count = self.nbytes = self.values = self.largest = 0
-        self.plain = True
+        self.plain, self.packed = True, False
+
+    @property
+    def counted(self) -> bool:
+        """Whether the shapes tell how many values it has."""
+        return self.values > 0 and not self.packed
 
     def add(self, tensor: Tensor, parameter: str) -> None:
         """Count a tensor."""
@@ -125,6 +134,7 @@ class _Content:
         if parameter in names.VALUES:
             self.values += tensor.values
             self.plain = self.plain and tensor.dtype in names.FLOATS
+            self.packed = self.packed or tensor.dtype in names.CONTAINERS
         elif parameter not in names.KV_SCALES:
             self.plain = False
 
@@ -134,6 +144,7 @@ class _Content:
         self.nbytes += other.nbytes
         self.values += other.values
         self.plain = self.plain and other.plain
+        self.packed = self.packed or other.packed
         if other.largest > self.largest:
             self.largest, self.dtype = other.largest, other.dtype
 
@@ -143,9 +154,10 @@ _Paths = dict[str, "tuple[Weight, ...]"]
 
 
 class _Match(NamedTuple):
-    """Which weights each module of a layer holds, and which modules hold none."""
+    """Which weights each module of a layer holds, which of them hold only a part, and which modules hold none."""
 
     weights: Mapping[str, tuple[Weight, ...]]
+    parts: frozenset[str]
     left: tuple[str, ...]
 
 
@@ -203,7 +215,7 @@ def _inside(parts: list[str], numbers: int) -> tuple[str, tuple[int, ...]]:
                 kept.append(numbers)
             numbers += 1
         elif part != "*":
-            found.append(ALIASES.get(part, part))
+            found.append(names.DIVIDED.get(part) or ALIASES.get(part, part))
     return ".".join(found), tuple(kept)
 
 
@@ -372,7 +384,7 @@ class _Placing:
             match = self.matches[key] = _match(weights, contents)
         start = "" if number is None else f"{model.prefix}.{number}."
         for name, held in match.weights.items():
-            self._hold(start, contents[name], held)
+            self._hold(start, contents[name], held, part=name in match.parts)
         for name in match.left:
             content = contents[name]
             group = _spoken(content.first)
@@ -382,21 +394,23 @@ class _Placing:
             else:
                 self.unknown.append(content)
 
-    def _hold(self, start: str, content: _Content, weights: Sequence[Weight]) -> None:
-        """Divide what a module stores among its weights, by their values."""
+    def _hold(self, start: str, content: _Content, weights: Sequence[Weight], *, part: bool) -> None:
+        """Divide what a module stores among its weights, by their values; `part` if others hold the rest of them."""
         total = sum(weight.values for weight in weights) or 1
-        if content.plain and content.values != total:
+        if content.counted and content.values != total and not part:
             self.other_sizes.append((content.first, content.values, total))
         given = 0
+        shares: dict[str, tuple[int, int]] = {}
         for weight in weights:
             share = content.nbytes - given if weight is weights[-1] else content.nbytes * weight.values // total
             given += share
-            path = start + weight.name
-            before = self.held.get(path, Held(0, 0, True, content.dtype))
-            self.held[path] = Held(
-                before.nbytes + share, before.values + weight.values, before.plain and content.plain, before.dtype
-            )
+            nbytes, values = shares.get(weight.name, (0, 0))
+            shares[weight.name] = nbytes + share, values + weight.values
             self._add(weight.group, share)
+        for name, (nbytes, values) in shares.items():
+            held = Held(nbytes, values, content.plain, content.dtype)
+            before = self.held.get(start + name)
+            self.held[start + name] = held if before is None else before.with_more(held)
 
     def _add(self, group: Group, nbytes: int) -> None:
         self.groups[group] = self.groups.get(group, 0) + nbytes
@@ -461,13 +475,29 @@ def _match(weights: Sequence[Weight], contents: Mapping[str, _Content]) -> _Matc
                 paths = way(name, content, own)
                 if paths:
                     found[name] = tuple(weight for path in paths for weight in own.pop(path))
-    return _Match(found, tuple(name for name in contents if name not in found))
+    parts = _halves({name: content for name, content in contents.items() if name not in found}, own)
+    found.update(parts)
+    return _Match(found, frozenset(parts), tuple(name for name in contents if name not in found))
+
+
+def _halves(left: Mapping[str, _Content], own: _Paths) -> dict[str, tuple[Weight, ...]]:
+    """Return the modules that have as many values as a weight two by two, with that weight."""
+    found: dict[str, tuple[Weight, ...]] = {}
+    counted = [name for name, content in left.items() if content.counted][:MOST_LEFT]
+    for first, second in combinations(counted, 2):
+        if first in found or second in found:
+            continue
+        values = left[first].values + left[second].values
+        path = next((path for path, held in own.items() if sum(weight.values for weight in held) == values), None)
+        if path is not None:
+            found[first] = found[second] = own.pop(path)
+    return found
 
 
 def _renamed(name: str, content: _Content, own: _Paths, *, exact: bool) -> tuple[str, ...]:
     """Return the paths of what a module holds under another known name, of joined matrices in their order.
 
-    With `exact` an unpacked module must have as many values.
+    With `exact` a module whose values are counted must have as many.
     """
     head, _, last = name.rpartition(".")
     joined = tuple(path for path in (_nearest(head, part, own) for part in names.JOINED.get(last, ())) if path)
@@ -476,7 +506,7 @@ def _renamed(name: str, content: _Content, own: _Paths, *, exact: bool) -> tuple
     ways = [joined, *other] if len(joined) == len(names.JOINED.get(last, ())) else other
     for paths in ways:
         values = sum(weight.values for path in paths for weight in own[path])
-        if paths and not (exact and content.plain and values != content.values):
+        if paths and not (exact and content.counted and values != content.values):
             return paths
     return ()
 
@@ -494,8 +524,8 @@ def _nearest(head: str, part: str, own: Collection[str]) -> str | None:
 
 
 def _sized(name: str, content: _Content, own: _Paths) -> tuple[str, ...]:
-    """Return the first run of paths that nothing holds yet and that has as many values as an unpacked module."""
-    if not content.plain:
+    """Return the first run of paths that nothing holds yet and that has as many values as a module."""
+    if not content.counted:
         return ()
     sizes = [(path, sum(weight.values for weight in held), held[0].group) for path, held in own.items()]
     norm = _spoken(name) is Group.NORMS

@@ -136,7 +136,7 @@ RENAMED: Mapping[str, tuple[str, ...]] = {
     "output": ("lm_head",),
     "ln_f": ("norm",),
     "final_layernorm": ("norm",),
-    "output_norm": ("norm",),
+    "output_norm": ("norm", "norm_f", "final_layernorm"),
     # GGUF
     "attn_q": ("q_proj",),
     "attn_k": ("k_proj",),
@@ -152,13 +152,13 @@ RENAMED: Mapping[str, tuple[str, ...]] = {
     "attn_kv_a_norm": ("kv_a_layernorm",),
     "attn_sinks": ("sinks",),
     "attn_norm": ("input_layernorm",),
-    "ffn_norm": ("post_attention_layernorm", "pre_feedforward_layernorm"),
+    "ffn_norm": ("pre_feedforward_layernorm", "post_attention_layernorm"),
     "post_attention_norm": ("post_attention_layernorm",),
     "post_ffw_norm": ("post_feedforward_layernorm",),
     "ffn_gate": ("gate_proj",),
     "ffn_up": ("up_proj",),
     "ffn_down": ("down_proj",),
-    "ffn_gate_inp": ("gate", "router"),
+    "ffn_gate_inp": ("gate", "router", "router.layer"),
     "exp_probs_b": ("e_score_correction_bias",),
     "ffn_gate_exps": ("experts.gate_proj",),
     "ffn_up_exps": ("experts.up_proj",),
@@ -177,6 +177,12 @@ RENAMED: Mapping[str, tuple[str, ...]] = {
     "ssm_norm": ("norm",),
 }
 """Other names of a module, by the last part: what `kvbudget.model` may call it."""
+
+DIVIDED: Mapping[str, str] = {"attn_k_b": "attn_kv_b", "attn_v_b": "attn_kv_b"}
+"""Parts of one matrix that some checkpoints store apart (llama.cpp's DeepSeek V2 and V3)."""
+
+CONTAINERS = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "BOOL"})
+"""Types of safetensors in which packed values lie, whose shape does not tell how many."""
 
 SHARED_EXPERTS = "_shexp"
 """End of the names of a shared expert's tensors in GGUF files."""

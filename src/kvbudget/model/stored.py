@@ -30,6 +30,10 @@ class Held(NamedTuple):
         """Return the bytes of so many of the values, rounded up."""
         return -(-self.nbytes * values // max(1, self.values))
 
+    def with_more(self, other: Held) -> Held:
+        """Return this with the bytes of another part of the same weights."""
+        return self._replace(nbytes=self.nbytes + other.nbytes, plain=self.plain and other.plain)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stored:
