@@ -47,6 +47,9 @@ class Clock(Protocol):
             steps: How many steps.
         """
 
+    def steps_until(self, requests: int, context: int, gap: int) -> int:
+        """Return the least number of such steps that take `gap` picoseconds or more."""
+
     def wake(self, arrival: int) -> int:
         """Return when an idle engine begins the step for a request that arrives at `arrival` picoseconds."""
 
@@ -82,6 +85,11 @@ class StepTime:
         del context
         return steps * (self.base + self.per_token * requests)
 
+    def steps_until(self, requests: int, context: int, gap: int) -> int:
+        """Return how many decoding steps it takes until `gap` is over."""
+        del context
+        return -(-gap // (self.base + self.per_token * requests))
+
     def wake(self, arrival: int) -> int:
         """Return when an idle engine begins: at once."""
         return arrival
@@ -101,6 +109,11 @@ class StepCount:
         """Return a second for each step."""
         del requests, context
         return steps * SECOND
+
+    def steps_until(self, requests: int, context: int, gap: int) -> int:
+        """Return the seconds that have begun."""
+        del requests, context
+        return -(-gap // SECOND)
 
     def wake(self, arrival: int) -> int:
         """Return the next whole second."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import NamedTuple
 
 NEVER = -1
@@ -93,6 +93,19 @@ class Result:
     def __len__(self) -> int:
         return len(self.arrival)
 
+    def chosen(self, order: list[int]) -> Result:
+        """Return the entries of some requests, in another order, before anything has happened."""
+        return Result(*(array("q", map(getattr(self, name).__getitem__, order)) for name in COLUMNS))
+
+    def put(self, order: list[int], other: Result) -> None:
+        """Take over what became of those requests, and what all of them did together."""
+        for name in COLUMNS:
+            column = getattr(self, name)
+            for index, value in zip(order, getattr(other, name), strict=True):
+                column[index] = value
+        for name in TOTALS:
+            setattr(self, name, getattr(other, name))
+
     @property
     def total_preemptions(self) -> int:
         """How often any request lost its blocks."""
@@ -102,3 +115,9 @@ class Result:
     def refused(self) -> int:
         """How many requests the engine refused: without a prompt, or with one that leaves no room for an answer."""
         return sum(tokens == 0 for tokens in self.output_tokens)
+
+
+COLUMNS = tuple(entry.name for entry in fields(Result) if entry.default is MISSING)
+"""What a result has of each request."""
+TOTALS = tuple(entry.name for entry in fields(Result) if entry.default is not MISSING)
+"""And of all together."""

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kvbudget.simulation.clock import Batch, picoseconds
+from kvbudget.simulation.fast import can_jump, run
 from kvbudget.simulation.prefixes import Keys, Prefixes
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
@@ -27,26 +28,52 @@ NOTHING = Batch(0, 0, 0, 0)
 """A step that computes nothing."""
 
 
-def simulate_plainly(
+def simulate(
     requests: Iterable[Request],
     settings: SchedulerSettings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
+    *,
+    plainly: bool = False,
 ) -> Result:
-    """Return what becomes of requests, one step after the other.
+    """Return what becomes of requests.
 
     Args:
         requests: The workload, in any order.
         settings: What the scheduler may do.
         clock: How long a step takes.
-        record: Called with each step.
+        record: Called with each step, in order.
+        plainly: Go one step after the other even where steps can be jumped over; the result is the same.
 
     Raises:
         InputError: The settings contradict each other, or a request arrives at no time.
         CannotTell: The cache's groups are not covered.
     """
     check(settings)
-    return _Engine(list(requests), settings, clock, record).run()
+    requests = list(requests)
+    result = result_of(requests, settings.max_model_len)
+    if plainly or not can_jump(settings) or (settings.enable_prefix_caching and shares_prefixes(requests)):
+        _Engine(requests, result, settings, clock, record).run()
+        return result
+    order = [index for index, tokens in enumerate(result.output_tokens) if tokens]
+    order.sort(key=result.arrival.__getitem__)
+    in_order = result if order == list(range(len(result))) else result.chosen(order)
+    run(in_order, settings, clock, record)
+    if in_order is not result:
+        result.put(order, in_order)
+    return result
+
+
+def shares_prefixes(requests: Iterable[Request]) -> bool:
+    """Return whether two requests begin with the same tokens."""
+    seen: set[int] = set()
+    for request in requests:
+        if request.segments:
+            first = request.segments[0].id
+            if first in seen:
+                return True
+            seen.add(first)
+    return False
 
 
 class _Engine:
@@ -55,6 +82,7 @@ class _Engine:
     def __init__(
         self,
         requests: list[Request],
+        result: Result,
         settings: SchedulerSettings,
         clock: Clock,
         record: Callable[[Step], object] | None,
@@ -63,7 +91,7 @@ class _Engine:
         self._clock = clock
         self._record = record
         self._scheduler = Scheduler(settings)
-        self._result = result_of(requests, settings.max_model_len)
+        self._result = result
         self._coming = deque(self._sequences(requests))
         self._in_flight: deque[tuple[Scheduled, int]] = deque()
         self._now = 0
@@ -87,8 +115,8 @@ class _Engine:
             key=lambda sequence: sequence.arrival,
         )
 
-    def run(self) -> Result:
-        """Return the result, when all requests have ended."""
+    def run(self) -> None:
+        """Fill in the result, until all requests have ended."""
         scheduler, coming, in_flight = self._scheduler, self._coming, self._in_flight
         while coming or scheduler.has_work or in_flight:
             if coming and not scheduler.has_work and not in_flight:
@@ -97,7 +125,6 @@ class _Engine:
                 scheduler.add(coming.popleft())
             self._iterate()
         self._result.ends = self._now
-        return self._result
 
     def _iterate(self) -> None:
         scheduler, in_flight, result = self._scheduler, self._in_flight, self._result
