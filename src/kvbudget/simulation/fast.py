@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SHIFT = 32
 """Bits of a request's number in the heap of ends."""
+LOW = (1 << SHIFT) - 1
 AWAY = -(1 << 62)
 """The offset of a request that does not decode any more."""
 NOTHING = Batch(0, 0, 0, 0)
@@ -179,18 +180,17 @@ def run(  # noqa: C901, PLR0912, PLR0914, PLR0915 - one loop, whose speed is tha
         waiting = len(front) + came - admitted_to
 
         # -- a jump, while nobody comes, goes or is admitted
-        if decoding and partial < 0 and not leaving and (in_flight or not ahead):
-            while ends:
-                top = ends[0]
-                owner = top & 0xFFFFFFFF
-                if owner in running and offsets[owner] + prompts[owner] + outputs[owner] - 2 == top >> SHIFT:
+        if decoding and partial < 0 and (in_flight or not ahead):
+            while True:
+                end = ends[0] >> SHIFT
+                owner = ends[0] & LOW
+                if owner in running and offsets[owner] + prompts[owner] + outputs[owner] - 2 == end:
                     break
                 heappop(ends)
-            jump = (ends[0] >> SHIFT) - counter
+            jump = most = end + 1 - counter
             free = pool.free
-            blocks = 0
             full = len(running) >= seats or decoding >= budget
-            if jump > 0 and waiting and not full:
+            if waiting and not full:
                 head = front[0] if front else admitted_to
                 target = targets.get(head, 0) or prompts[head]
                 if whole:
@@ -199,48 +199,82 @@ def run(  # noqa: C901, PLR0912, PLR0914, PLR0915 - one loop, whose speed is tha
                     start = pool.found(head) * size
                     new = target - start
                     if new > budget - decoding:
-                        if chunked:
-                            new = budget - decoding
-                        if start:
+                        new = budget - decoding
+                        if start or not chunked:
                             jump = 0  # what it finds, and with it what it needs, becomes less
                     need = -(-(start + new) // size)
-                    if not chunked and new > budget - decoding:
-                        need = free + total
                 if need + watermark <= free:
                     jump = 0
-            if jump > 0:
-                if decoding * (jump // size + 1) > free:
-                    jump = _lasting(phases, size, counter % size, decoding, free, jump)
-                if jump > 0 and not waiting and not full and came < count:
-                    gap = next_arrival - now
-                    if clock_decodes(decoding, context + decoding, jump) > gap:
-                        jump = clock_until(decoding, context + decoding, gap)
-            if jump > 0:
-                rounds, rest = divmod(jump, size)
+            if leaving and (waiting or full or record) and jump:
+                jump = 1  # who leaves makes room
+            if decoding * (jump // size + 1) > free:
+                jump = _lasting(phases, size, counter % size, decoding, free, jump)
+            if jump and not waiting and not full and came < count:
+                gap = next_arrival - now
+                if clock_decodes(decoding, context + decoding, jump) > gap:
+                    jump = clock_until(decoding, context + decoding, gap)
+            if jump:
                 at = counter % size
-                blocks = rounds * decoding + sum(phases[at : at + rest])
                 if record:
                     _expand(
                         record, steps, now, clock, len(running), waiting, decoding, context, total - free,
                         phases, at, size, jump, arrivals, came,
                     )  # fmt: skip
-                before = now
-                now += clock_decodes(decoding, context + decoding, jump)
                 if waiting or full:
-                    many = waiting
-                    if came < count and next_arrival <= now:
-                        last = before + clock_decodes(decoding, context + decoding, jump - 1) if jump > 1 else before
-                        many += bisect_right(arrivals, last, came) - came
-                    peak_waiting = max(peak_waiting, many)
-                counter += jump
-                context += decoding * jump
+                    if came < count and next_arrival <= now + clock_decodes(decoding, context + decoding, jump):
+                        last = now + clock_decodes(decoding, context + decoding, jump - 1)
+                        waiting += bisect_right(arrivals, last, came) - came
+                    if waiting > peak_waiting:
+                        peak_waiting = waiting
+                if len(running) > peak_running:
+                    peak_running = len(running)
+                now += clock_decodes(decoding, context + decoding, jump)
                 steps += jump
                 scheduled_tokens += decoding * jump
+                finished_since = False
+                rounds, rest = divmod(jump, size)
+                blocks = rounds * decoding + sum(phases[at : at + rest])
+                if leaving:
+                    if phases[at]:
+                        pool.take(phases[at])
+                        blocks -= phases[at]
+                    if total - pool.free > peak_used:
+                        peak_used = total - pool.free
+                    for owner, when in leaving:
+                        finished[owner] = when
+                        del running[owner]
+                        computed = prompts[owner] + outputs[owner] - 1
+                        pool.give_back(-(-computed // size), computed // size if caching else 0, NEVER)
+                        if owner in targets:
+                            del targets[owner], reached[owner]
+                    finished_since = jump == 1
+                    leaving = []
                 if blocks:
                     pool.take(blocks)
-                peak_used = max(peak_used, total - pool.free)
-                peak_running = max(peak_running, len(running))
-                finished_since = False
+                if total - pool.free > peak_used:
+                    peak_used = total - pool.free
+                context += decoding * jump
+                counter += jump
+                if jump == most:
+                    while ends and ends[0] >> SHIFT < counter:
+                        owner = ends[0] & LOW
+                        offset, last = offsets[owner], prompts[owner] + outputs[owner]
+                        if heappop(ends) >> SHIFT != offset + last - 2 or owner not in running:
+                            continue
+                        decoding -= 1
+                        context -= last - 1
+                        phase = offset % size
+                        phases[phase] -= 1
+                        phases[phase + size] -= 1
+                        if ahead:
+                            leaving.append((owner, now))
+                            continue
+                        finished[owner] = now
+                        finished_since = True
+                        del running[owner]
+                        pool.give_back(-(-(last - 1) // size), (last - 1) // size if caching else 0, NEVER)
+                        if owner in targets:
+                            del targets[owner], reached[owner]
                 continue
 
         # -- one step
@@ -403,7 +437,7 @@ def run(  # noqa: C901, PLR0912, PLR0914, PLR0915 - one loop, whose speed is tha
         context += decoding
         while ends and ends[0] >> SHIFT <= counter:
             top = heappop(ends)
-            owner = top & 0xFFFFFFFF
+            owner = top & LOW
             if top >> SHIFT < counter or owner not in running:
                 continue
             offset, last = offsets[owner], prompts[owner] + outputs[owner]
