@@ -19,12 +19,16 @@ import tempfile
 from itertools import groupby
 from math import log
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.simulation.clock import StepCount, StepTime
 from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs
 from kvbudget.simulation.simulate import simulate
 from kvbudget.workload.request import Request, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 STEP_TIME = (15.0, 20.0)
 UNIFORM = "configs/llama-3-8b"
@@ -73,6 +77,7 @@ TOTALS = {
     "peak_used_blocks": "peak_used_blocks",
 }
 """What the engine's totals are called here."""
+NO_TOTALS: Mapping[str, int] = MappingProxyType({})
 
 Row = tuple[float, int, int, int, int, int]
 """A request: arrival, prompt, output, prefix, tokens of the prefix, priority; the prefix is 0 where it has none."""
@@ -87,13 +92,13 @@ class Case(NamedTuple):
     settings: SchedulerSettings
     clocked: bool
     rows: list[Row]
-    steps: list[Line] = []
-    totals: dict[str, int] = {}
+    steps: Sequence[Line] = ()
+    totals: Mapping[str, int] = NO_TOTALS
 
 
 def random_case(seed: int, groups: tuple[Group, ...] = ()) -> Case:
     """Return a small workload that tends to fill its pool."""
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 - a workload, not a secret
     hybrid = bool(groups)
     unit = max((group.block_size for group in groups), default=16)
     longest = draw.choice([3000, 6000] if hybrid else [128, 256, 400, 512])
@@ -223,15 +228,20 @@ def answered(python: str, tool: Path, seeds: range, folder: Path, config: str = 
         groups = groups_of(ask(python, tool, [arguments(probe._replace(settings=roomy), folder, config)])[0])
     cases = [random_case(seed, groups) for seed in seeds]
     found = []
-    for case, answer in zip(
-        cases, ask(python, tool, [arguments(case, folder, config) for case in cases]), strict=True
-    ):
+    for case, answer in zip(cases, ask(python, tool, [arguments(case, folder, config) for case in cases]), strict=True):
         if "error" in answer:
             print(f"{case.name}: {answer['error'][:200]}", file=sys.stderr)
             continue
         rows = [json.loads(line) for line in (folder / f"{case.name}.steps").read_text().splitlines()]
         steps = [
-            (row["running"], row["waiting"], row["tokens"], row["sched_reqs"], row["used_blocks"], len(row["preempted"]))
+            (
+                row["running"],
+                row["waiting"],
+                row["tokens"],
+                row["sched_reqs"],
+                row["used_blocks"],
+                len(row["preempted"]),
+            )
             for row in rows
         ]
         totals = json.loads((folder / f"{case.name}.totals").read_text())

@@ -1,4 +1,4 @@
-"""The simulated scheduler: against vLLM's own step by step, by its invariants, and its fast way against its plain one."""
+"""The simulated scheduler: against vLLM's own step by step, by its invariants, its fast way against its plain one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.simulation.clock import SECOND, Batch, StepCount, StepTime
 from kvbudget.simulation.results import NEVER, Result, Step
-from kvbudget.simulation.scheduler import Scheduler
-from kvbudget.simulation.sequence import Sequence
+from kvbudget.simulation.scheduler import Scheduled, Scheduler
 from kvbudget.simulation.settings import Group, SchedulerSettings, check, longest_needs
 from kvbudget.simulation.simulate import simulate
 from kvbudget.workload.request import Request, Segment
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.sequence import Sequence
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("KVBUDGET_SHARED", ROOT.parent / "shared"))
@@ -38,6 +38,10 @@ TOOL = Path(os.environ.get("KVBUDGET_VLLM_TOOLS", SHARED / "tools" / "vllm_oracl
 LIVE_CASES = 50
 
 needs_shared = pytest.mark.skipif(not ORACLE.exists(), reason="vLLM's recorded runs are not here (KVBUDGET_SHARED)")
+
+
+Case = Any
+"""A case of `bench/vllm_scheduler.py`."""
 
 
 @cache
@@ -52,8 +56,10 @@ def bench() -> ModuleType:
     return module
 
 
-def recorded() -> list[Any]:
-    return [bench().from_json(case) for case in json.loads((ROOT / "tests" / "recorded" / "scheduler.json").read_text())]
+def recorded() -> list[Case]:
+    return [
+        bench().from_json(case) for case in json.loads((ROOT / "tests" / "recorded" / "scheduler.json").read_text())
+    ]
 
 
 # -- against vLLM
@@ -61,7 +67,7 @@ def recorded() -> list[Any]:
 
 @pytest.mark.parametrize("plainly", [True, False], ids=["plain", "fast"])
 @pytest.mark.parametrize("case", recorded(), ids=lambda case: str(case.name))
-def test_decides_as_vllm_did(case: Any, plainly: bool) -> None:
+def test_decides_as_vllm_did(case: Case, plainly: bool) -> None:
     """Every step of the recorded runs has the same requests, tokens, blocks and preemptions."""
     steps, totals = bench().simulated(case, plainly=plainly)
     assert steps == case.steps
@@ -259,7 +265,7 @@ class Checked(Scheduler):
         self.added += 1
         super().add(request)
 
-    def schedule(self) -> Any:
+    def schedule(self) -> Scheduled:
         step = super().schedule()
         assert sum(step.tokens.values()) <= self.settings.max_num_batched_tokens
         assert len(self.running) <= self.settings.max_num_seqs
@@ -267,7 +273,7 @@ class Checked(Scheduler):
         self.look()
         return step
 
-    def finish(self, step: Any) -> list[Sequence]:
+    def finish(self, step: Scheduled) -> list[Sequence]:
         ended = super().finish(step)
         self.ended += len(ended)
         self.look()

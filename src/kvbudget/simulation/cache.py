@@ -33,7 +33,17 @@ class Found(NamedTuple):
 class Cache:
     """The block tables of all groups."""
 
-    __slots__ = ("_alike", "_caching", "_max_model_len", "_simple", "_watermark", "aligned", "nothing", "pool", "tables")
+    __slots__ = (
+        "_alike",
+        "_caching",
+        "_max_model_len",
+        "_simple",
+        "_watermark",
+        "aligned",
+        "nothing",
+        "pool",
+        "tables",
+    )
 
     def __init__(self, settings: SchedulerSettings) -> None:
         groups = settings.cache_groups
@@ -50,7 +60,7 @@ class Cache:
 
     def find(self, request: Sequence) -> Found:
         """Return what is there of a request, its last token left to compute."""
-        if not self._caching or request.keys is None:
+        if not self._caching:
             return self.nothing
         most = request.tokens - 1
         if len(self._alike) == 1 and len(self.tables) == 1:
@@ -60,7 +70,6 @@ class Cache:
 
     def _find_common(self, request: Sequence, most: int) -> Found:
         """Return the longest prefix that all groups have: each shortens it until none does."""
-        assert request.keys is not None  # noqa: S101 - where prefixes are cached there are keys
         hits: list[Hit] = [[] for _ in self.tables]
         length, longest = most, 0
         full: dict[int, int] = {}

@@ -13,6 +13,8 @@ served, whose requests share no prefixes; what holds there in general is used he
   request itself can find them, if it was preempted, so a run of them is a number; what is evicted leaves a prefix.
 """
 
+# ruff: noqa: PLR1730 - a comparison in the loop costs less than a call of max
+
 from __future__ import annotations
 
 from array import array
@@ -120,7 +122,7 @@ def can_jump(settings: SchedulerSettings) -> bool:
     )
 
 
-def run(  # noqa: C901, PLR0912, PLR0914, PLR0915 - one loop, whose speed is that its state is in local variables
+def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its state is in local variables
     result: Result,
     settings: SchedulerSettings,
     clock: Clock,

@@ -120,6 +120,7 @@ class FullAttention:
     def findable(self, request: Sequence, first: int, last: int) -> set[int] | None:
         """Return which of a request's blocks from `first` to before `last` can serve a hit, None for all."""
         del request, first, last
+        return None
 
     def let_go(self, request: Sequence, computed: int) -> None:
         """Give back the blocks that a request does not need after `computed` tokens."""
@@ -371,12 +372,7 @@ def can_checkpoint(start: int, end: int, at: int, size: int) -> bool:
 
     Source: vLLM 0.32, is_mamba_prefill_checkpoint_valid, with the alignment of 1 that its backends have.
     """
-    return (
-        start % size == 0
-        and cdiv(end, size) - 2 > (start - 1) // size
-        and start + size <= at
-        and start < at < end
-    )
+    return start % size == 0 and cdiv(end, size) - 2 > (start - 1) // size and start + size <= at and start < at < end
 
 
 def table_of(number: int, group: Group, settings: SchedulerSettings, pool: BlockPool) -> FullAttention:

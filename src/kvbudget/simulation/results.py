@@ -91,11 +91,15 @@ class Result:
     ends: int = 0
 
     def __len__(self) -> int:
+        """Return how many requests the workload has."""
         return len(self.arrival)
 
     def chosen(self, order: list[int]) -> Result:
         """Return the entries of some requests, in another order, before anything has happened."""
-        return Result(*(array("q", map(getattr(self, name).__getitem__, order)) for name in COLUMNS))
+        other = Result()
+        for name in COLUMNS:
+            getattr(other, name).extend(map(getattr(self, name).__getitem__, order))
+        return other
 
     def put(self, order: list[int], other: Result) -> None:
         """Take over what became of those requests, and what all of them did together."""

@@ -30,6 +30,7 @@ class Waiting:
         self._queue: deque[Sequence] = deque()
 
     def __len__(self) -> int:
+        """Return how many wait."""
         return len(self._queue)
 
     def add(self, request: Sequence) -> None:
@@ -221,9 +222,7 @@ class Scheduler:
         size, end = self._state_size, start + new
         last = checkpoint(request.tokens, size)
         inside = (
-            self._checkpoints
-            and end >= prefill_end
-            and can_checkpoint(start, end, checkpoint(prefill_end, size), size)
+            self._checkpoints and end >= prefill_end and can_checkpoint(start, end, checkpoint(prefill_end, size), size)
         )
         if inside:
             last = 0
@@ -290,5 +289,3 @@ def batch_of(scheduled: Scheduled) -> Batch:
         context += end
         pairs += new * (end - new) + new * (new + 1) // 2
     return Batch(tokens, len(scheduled.tokens), context, pairs)
-
-

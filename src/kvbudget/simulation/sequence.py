@@ -17,7 +17,7 @@ class Sequence:
         priority: Smaller is served earlier, where the policy is by priority.
         prompt_tokens: Tokens of its prompt.
         last_token: Tokens that it has when it ends.
-        keys: What its prefixes are, where they are cached.
+        keys: What its prefixes are.
         tokens: Tokens that are known: the prompt and what came back from the steps that are done.
         computed: Tokens whose keys and values exist, or will when the steps in flight are done.
         promised: Tokens that steps in flight will bring (vLLM ``num_output_placeholders``).
@@ -48,7 +48,7 @@ class Sequence:
     )
 
     def __init__(
-        self, index: int, arrival: int, prompt_tokens: int, output_tokens: int, priority: int, keys: Keys | None
+        self, index: int, arrival: int, prompt_tokens: int, output_tokens: int, priority: int, keys: Keys
     ) -> None:
         self.index = index
         self.arrival = arrival

@@ -97,7 +97,7 @@ class _Engine:
         self._now = 0
 
     def _sequences(self, requests: list[Request]) -> list[Sequence]:
-        prefixes = Prefixes() if self._settings.enable_prefix_caching else None
+        prefixes = Prefixes()
         result = self._result
         return sorted(
             (
@@ -107,7 +107,7 @@ class _Engine:
                     result.prompt_tokens[index],
                     result.output_tokens[index],
                     request.priority,
-                    Keys(prefixes, request, index) if prefixes else None,
+                    Keys(prefixes, request, index),
                 )
                 for index, request in enumerate(requests)
                 if result.output_tokens[index]
@@ -149,7 +149,7 @@ class _Engine:
     def _note(self, step: Scheduled, batch: Batch, begins: int) -> None:
         result, scheduler = self._result, self._scheduler
         for request, found in step.admitted:
-            queried = request.tokens if request.keys else 0
+            queried = request.tokens if self._settings.enable_prefix_caching else 0
             if request.preemptions:
                 result.resumed_queries += queried
                 result.resumed_hits += found
