@@ -119,6 +119,8 @@ def random_case(seed: int, groups: tuple[Group, ...] = ()) -> Case:
         if prefixes and draw.random() < 0.8:
             prefix = draw.randint(1, prefixes)
             tokens = min(prompt - 1, (unit * 3 + 5, unit, unit * 2 + 1)[prefix - 1])
+            if draw.random() < 0.3:  # all of the prompt
+                tokens = prompt = min(longest - 1, (unit * 3 + 5, unit, unit * 2 + 1)[prefix - 1])
         if tokens < 1:
             prefix = tokens = 0
         priority = draw.randrange(3) if by_priority else 0
@@ -143,9 +145,16 @@ def random_case(seed: int, groups: tuple[Group, ...] = ()) -> Case:
 
 
 def requests_of(case: Case) -> list[Request]:
-    """Return the workload."""
+    """Return the workload; equal prompts get equal answers, as the tool's model gives them."""
     return [
-        Request(arrival, prompt, output, (Segment(prefix, tokens),) if prefix else (), None, priority)
+        Request(
+            arrival,
+            prompt,
+            output,
+            (Segment(prefix, tokens),) if prefix else (),
+            -prefix if prefix and tokens == prompt else None,
+            priority,
+        )
         for arrival, prompt, output, prefix, tokens, priority in case.rows
     ]
 

@@ -1,7 +1,7 @@
 """The same scheduler, with the steps jumped over in which nothing changes but the lengths of the requests.
 
 It decides as `kvbudget.simulation.scheduler` does, to the last block, for a cache of full attention, first come first
-served, whose requests share no prefixes; what holds there in general is used here as a shortcut:
+served; what holds there in general is used here as a shortcut:
 
 * All decoding requests advance by one token a step. A counter of steps stands for all their lengths: a request that
   decodes has computed `counter - offset` tokens, and ends when the counter has reached a number known from the start.
@@ -9,8 +9,7 @@ served, whose requests share no prefixes; what holds there in general is used he
   by the remainder of their offsets, so the blocks of any number of steps are a sum over at most one block's remainders.
 * At most one prompt is unfinished after a step, and it is the last running request: only it can have used up the step.
 * Who waits does not matter while the first one does not fit: free blocks only become fewer until a request ends.
-* Cached blocks that are free stand in the order in which they were freed, the last block of a request first. Only the
-  request itself can find them, if it was preempted, so a run of them is a number; what is evicted leaves a prefix.
+* Blocks that no other request can find need no name: see `kvbudget.simulation.runs`.
 """
 
 # ruff: noqa: PLR1730 - a comparison in the loop costs less than a call of max
@@ -24,12 +23,14 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from kvbudget.simulation.clock import Batch
+from kvbudget.simulation.runs import Runs, SharedRuns
 from kvbudget.simulation.results import NEVER, Result, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.prefixes import Shared
     from kvbudget.simulation.settings import SchedulerSettings
 
 SHIFT = 32
@@ -38,77 +39,6 @@ LOW = (1 << SHIFT) - 1
 AWAY = -(1 << 62)
 """The offset of a request that does not decode any more."""
 NOTHING = Batch(0, 0, 0, 0)
-
-
-class Pool:
-    """The free blocks: how many keep nothing, and the runs of those that do, the next to be given away in front.
-
-    Attributes:
-        free: Blocks that nobody holds.
-        blank: Those of them that keep nothing; they are given away first.
-        runs: Runs of the others as [blocks, owner]; the owner is `NEVER` where nobody will look for them.
-        of: The run of a preempted request.
-    """
-
-    __slots__ = ("blank", "free", "of", "runs")
-
-    def __init__(self, blocks: int) -> None:
-        self.free = self.blank = blocks
-        self.runs: deque[list[int]] = deque()
-        self.of: dict[int, list[int]] = {}
-
-    def take(self, count: int) -> None:
-        """Give away blocks."""
-        self.free -= count
-        if count <= self.blank:
-            self.blank -= count
-            return
-        count -= self.blank
-        self.blank = 0
-        runs = self.runs
-        while count:
-            run = runs[0]
-            if run[0] > count:
-                run[0] -= count
-                return
-            count -= run[0]
-            runs.popleft()
-            if run[1] != NEVER:
-                run[0] = 0
-                del self.of[run[1]]
-
-    def give_back(self, held: int, kept: int, owner: int) -> None:
-        """Take back the `held` blocks of a request, of which the first `kept` can be found."""
-        self.free += held
-        self.blank += held - kept
-        if not kept:
-            return
-        if owner != NEVER:
-            run = [kept, owner]
-            self.of[owner] = run
-            self.runs.append(run)
-        elif self.runs and self.runs[-1][1] == NEVER:
-            self.runs[-1][0] += kept
-        else:
-            self.runs.append([kept, NEVER])
-
-    def found(self, owner: int) -> int:
-        """Return how many of a preempted request's blocks are still there, from its first one on."""
-        run = self.of.get(owner)
-        return run[0] if run else 0
-
-    def hold(self, owner: int) -> None:
-        """Let a preempted request have its blocks back."""
-        run = self.of.pop(owner, None)
-        if run:
-            self.free -= run[0]
-            run[0], run[1] = 0, NEVER
-
-    def disown(self, owner: int) -> None:
-        """Let nobody look for a request's blocks any more."""
-        run = self.of.pop(owner, None)
-        if run:
-            run[1] = NEVER
 
 
 def can_jump(settings: SchedulerSettings) -> bool:
@@ -127,6 +57,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     settings: SchedulerSettings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
+    shared: Mapping[int, Shared] | None = None,
 ) -> None:
     """Fill in what becomes of the requests of `result`, which are in the order of their arrival and all served.
 
@@ -135,6 +66,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
         settings: What the scheduler may do; `can_jump` holds.
         clock: How long a step takes.
         record: Called with each step, those that were jumped over included.
+        shared: What requests share with others, by their place in `result`.
     """
     size = settings.cache_groups[0].block_size
     seats, budget = settings.max_num_seqs, settings.max_num_batched_tokens
@@ -144,7 +76,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     total = settings.usable_blocks
     arrivals, prompts, outputs = result.arrival, result.prompt_tokens, result.output_tokens
     scheduled, first_token, finished = result.scheduled, result.first_token, result.finished
-    preemptions = result.preemptions
+    preemptions, cached_tokens = result.preemptions, result.cached_tokens
     clock_step, clock_decodes, clock_until = clock.step, clock.decodes, clock.steps_until
 
     count = len(arrivals)
@@ -155,7 +87,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     front: deque[int] = deque()  # preempted requests, who wait before all that come
     ends: list[int] = []  # when decoding requests end, by the counter
     phases = [0] * (2 * size)  # decoding requests by offset, twice over so that sums need not wrap around
-    pool = Pool(total)
+    pool = SharedRuns(total, size, shared) if shared else Runs(total, size)
 
     now = counter = came = admitted_to = 0  # requests before `came` have arrived, those before `admitted_to` run or ran
     next_arrival = arrivals[0] if count else NEVER
@@ -165,7 +97,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     in_flight = finished_since = False
     steps = empty_steps = scheduled_tokens = recomputed = 0
     peak_running = peak_waiting = peak_used = 0
-    queries = resumed_queries = resumed_hits = 0
+    queries = hits = resumed_queries = resumed_hits = 0
 
     while True:
         # -- who has come
@@ -195,16 +127,17 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             if waiting and not full:
                 head = front[0] if front else admitted_to
                 target = targets.get(head, 0) or prompts[head]
+                found, loose = pool.find(head, target) if caching else (0, 0)
                 if whole:
-                    need = -(-target // size)
+                    need = -(-target // size) - found + loose
                 else:
-                    start = pool.found(head) * size
+                    start = found * size
                     new = target - start
                     if new > budget - decoding:
                         new = budget - decoding
                         if start or not chunked:
                             jump = 0  # what it finds, and with it what it needs, becomes less
-                    need = -(-(start + new) // size)
+                    need = -(-(start + new) // size) - found + loose
                 if need + watermark <= free:
                     jump = 0
             if leaving and (waiting or full or record) and jump:
@@ -245,8 +178,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                     for owner, when in leaving:
                         finished[owner] = when
                         del running[owner]
-                        computed = prompts[owner] + outputs[owner] - 1
-                        pool.give_back(-(-computed // size), computed // size if caching else 0, NEVER)
+                        pool.give_back(owner, prompts[owner] + outputs[owner] - 1, caching=caching)
                         if owner in targets:
                             del targets[owner], reached[owner]
                     finished_since = jump == 1
@@ -274,7 +206,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                         finished[owner] = now
                         finished_since = True
                         del running[owner]
-                        pool.give_back(-(-(last - 1) // size), (last - 1) // size if caching else 0, NEVER)
+                        pool.give_back(owner, last - 1, caching=caching)
                         if owner in targets:
                             del targets[owner], reached[owner]
                 continue
@@ -341,7 +273,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                     targets[victim] = target
                     if computed > reached.get(victim, 0):
                         reached[victim] = computed
-                    pool.give_back(-(-computed // size), kept if caching else 0, victim if caching else NEVER)
+                    pool.lose(victim, computed, kept if caching else 0)
                     if victim == owner:
                         break
                 else:
@@ -366,6 +298,9 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                 members += 1
                 if partial_at == partial_target:
                     joined.append((partial, partial_at))
+                if shared:
+                    pool.keep(partial, partial_at)
+                if partial_at == partial_target:
                     partial = NEVER
             room = budget - tokens
 
@@ -377,11 +312,13 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                 if resumed:
                     head = front[0]
                     target = targets[head]
-                    start = pool.found(head) * size
                 else:
                     head = admitted_to
                     target = prompts[head]
-                    start = 0
+                found = loose = 0
+                if caching and (resumed or shared):
+                    found, loose = pool.find(head, target)
+                start = found * size
                 new = target - start
                 if new > room:
                     if not chunked:
@@ -389,7 +326,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                     new = room
                 end = start + new
                 held = -(-end // size)
-                need = -(-target // size) if whole else held
+                need = (-(-target // size) if whole else held) - found + loose
                 if need + (watermark if running else 0) > pool.free:
                     break
                 waiting -= 1
@@ -399,7 +336,6 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                     if caching:
                         resumed_queries += target
                         resumed_hits += start
-                        pool.hold(head)
                     old = reached[head]
                     if start < old:
                         recomputed += min(old, end) - start
@@ -408,8 +344,14 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                     scheduled[head] = begins
                     if caching:
                         queries += target
-                if held * size > start:
-                    pool.take(held - start // size)
+                        hits += start
+                        if start:
+                            cached_tokens[head] = start
+                if found or shared:
+                    pool.adopt(head, found)
+                pool.take(held - found)
+                if shared:
+                    pool.keep(head, end)
                 room -= new
                 tokens += new
                 members += 1
@@ -481,8 +423,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             finished_since = True
             if owner in running:
                 del running[owner]
-                computed = prompts[owner] + outputs[owner] - 1
-                pool.give_back(-(-computed // size), computed // size if caching else 0, NEVER)
+                pool.give_back(owner, prompts[owner] + outputs[owner] - 1, caching=caching)
             else:
                 front.remove(owner)
                 pool.disown(owner)
@@ -491,7 +432,8 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
 
     result.steps, result.empty_steps = steps, empty_steps
     result.scheduled_tokens, result.recomputed_tokens = scheduled_tokens, recomputed
-    result.prefix_queries, result.resumed_queries, result.resumed_hits = queries, resumed_queries, resumed_hits
+    result.prefix_queries, result.prefix_hits = queries, hits
+    result.resumed_queries, result.resumed_hits = resumed_queries, resumed_hits
     result.peak_running, result.peak_waiting, result.peak_used_blocks = peak_running, peak_waiting, peak_used
     result.ends = now
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvbudget.workload.request import Request, Segment
 
 Key = tuple[int, ...]
@@ -69,3 +72,37 @@ class Keys:
             return (self._own, tokens)
         node, segment, _ = self._path[at]
         return (node, segment, tokens - (self._ends[at - 1] if at else 0))
+
+
+class Shared(NamedTuple):
+    """What a request shares with others.
+
+    Attributes:
+        keys: The keys of its prefixes.
+        tokens: How many tokens it begins with that others begin with too.
+    """
+
+    keys: Keys
+    tokens: int
+
+
+def shared_by(requests: Sequence[Request]) -> dict[int, Shared] | None:
+    """Return what requests of a workload share with others, by their place; None if an answer is shared.
+
+    A request that begins like no other is left out.
+    """
+    answers = Counter(request.output_segment for request in requests if request.output_segment is not None)
+    if answers and (
+        max(answers.values()) > 1 or any(segment.id in answers for request in requests for segment in request.segments)
+    ):
+        return None
+    prefixes = Prefixes()
+    prompts = [request._replace(output_segment=None) for request in requests]
+    paths = [prefixes.path(prompt) for prompt in prompts]
+    visits = Counter((node, segment) for path in paths for node, segment, _ in path)
+    shared = {}
+    for index, path in enumerate(paths):
+        tokens = max((end for node, segment, end in path if visits[node, segment] > 1), default=0)
+        if tokens:
+            shared[index] = Shared(Keys(prefixes, prompts[index], index), tokens)
+    return shared

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvbudget.simulation.clock import Batch, picoseconds
 from kvbudget.simulation.fast import can_jump, run
-from kvbudget.simulation.prefixes import Keys, Prefixes
+from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
 from kvbudget.simulation.sequence import Sequence
@@ -52,28 +52,19 @@ def simulate(
     check(settings)
     requests = list(requests)
     result = result_of(requests, settings.max_model_len)
-    if plainly or not can_jump(settings) or (settings.enable_prefix_caching and shares_prefixes(requests)):
-        _Engine(requests, result, settings, clock, record).run()
-        return result
     order = [index for index, tokens in enumerate(result.output_tokens) if tokens]
     order.sort(key=result.arrival.__getitem__)
+    shared = None
+    if not plainly and can_jump(settings):
+        shared = shared_by([requests[index] for index in order]) if settings.enable_prefix_caching else {}
+    if shared is None:
+        _Engine(requests, result, settings, clock, record).run()
+        return result
     in_order = result if order == list(range(len(result))) else result.chosen(order)
-    run(in_order, settings, clock, record)
+    run(in_order, settings, clock, record, shared)
     if in_order is not result:
         result.put(order, in_order)
     return result
-
-
-def shares_prefixes(requests: Iterable[Request]) -> bool:
-    """Return whether two requests begin with the same tokens."""
-    seen: set[int] = set()
-    for request in requests:
-        if request.segments:
-            first = request.segments[0].id
-            if first in seen:
-                return True
-            seen.add(first)
-    return False
 
 
 class _Engine:
