@@ -1,0 +1,478 @@
+"""The same scheduler, with the steps jumped over in which nothing changes but the lengths of the requests.
+
+It decides as `kvbudget.simulation.scheduler` does, to the last block, for a cache of full attention, first come first
+served; what holds there in general is used here as a shortcut:
+
+* All decoding requests advance by one token a step. A counter of steps stands for all their lengths: a request that
+  decodes has computed `counter - offset` tokens, and ends when the counter has reached a number known from the start.
+* A step takes a new block for each request whose length is a multiple of the block size. How many those are is counted
+  by the remainder of their offsets, so the blocks of any number of steps are a sum over at most one block's remainders.
+* At most one prompt is unfinished after a step, and it is the last running request: only it can have used up the step.
+* Who waits does not matter while the first one does not fit: free blocks only become fewer until a request ends.
+* Blocks that no other request can find need no name: see `kvbudget.simulation.runs`.
+"""
+
+# ruff: noqa: PLR1730 - a comparison in the loop costs less than a call of max
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from kvbudget.simulation.clock import Batch
+from kvbudget.simulation.runs import Runs, SharedRuns
+from kvbudget.simulation.results import NEVER, Result, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.prefixes import Shared
+    from kvbudget.simulation.settings import SchedulerSettings
+
+SHIFT = 32
+"""Bits of a request's number in the heap of ends."""
+LOW = (1 << SHIFT) - 1
+AWAY = -(1 << 62)
+"""The offset of a request that does not decode any more."""
+NOTHING = Batch(0, 0, 0, 0)
+
+
+def can_jump(settings: SchedulerSettings) -> bool:
+    """Return whether these rules hold for a scheduler."""
+    kinds = {group.kind for group in settings.cache_groups}
+    return (
+        len(settings.cache_groups) == 1
+        and kinds == {"full"}
+        and settings.policy == "fcfs"
+        and settings.long_prefill_token_threshold == 0
+    )
+
+
+def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its state is in local variables
+    result: Result,
+    settings: SchedulerSettings,
+    clock: Clock,
+    record: Callable[[Step], object] | None = None,
+    shared: Mapping[int, Shared] | None = None,
+) -> None:
+    """Fill in what becomes of the requests of `result`, which are in the order of their arrival and all served.
+
+    Args:
+        result: The workload before it has begun.
+        settings: What the scheduler may do; `can_jump` holds.
+        clock: How long a step takes.
+        record: Called with each step, those that were jumped over included.
+        shared: What requests share with others, by their place in `result`.
+    """
+    size = settings.cache_groups[0].block_size
+    seats, budget = settings.max_num_seqs, settings.max_num_batched_tokens
+    caching, ahead = settings.enable_prefix_caching, settings.async_scheduling
+    whole, chunked = settings.scheduler_reserve_full_isl, settings.enable_chunked_prefill
+    watermark = settings.watermark_blocks
+    total = settings.usable_blocks
+    arrivals, prompts, outputs = result.arrival, result.prompt_tokens, result.output_tokens
+    scheduled, first_token, finished = result.scheduled, result.first_token, result.finished
+    preemptions, cached_tokens = result.preemptions, result.cached_tokens
+    clock_step, clock_decodes, clock_until = clock.step, clock.decodes, clock.steps_until
+
+    count = len(arrivals)
+    offsets = array("q", bytes(8 * count))  # of decoding requests; `counter - offset` tokens are computed
+    targets: dict[int, int] = {}  # tokens of a request that was preempted, when it is admitted again
+    reached: dict[int, int] = {}  # tokens that were computed before it was
+    running: dict[int, None] = {}  # in the order of admission
+    front: deque[int] = deque()  # preempted requests, who wait before all that come
+    ends: list[int] = []  # when decoding requests end, by the counter
+    phases = [0] * (2 * size)  # decoding requests by offset, twice over so that sums need not wrap around
+    pool = SharedRuns(total, size, shared) if shared else Runs(total, size)
+
+    now = counter = came = admitted_to = 0  # requests before `came` have arrived, those before `admitted_to` run or ran
+    next_arrival = arrivals[0] if count else NEVER
+    decoding = context = 0  # requests, and the tokens that they have computed
+    partial, partial_at, partial_target = NEVER, 0, 0  # the request whose prompt goes on
+    leaving: list[tuple[int, int]] = []  # whose last token is on its way, and when the step ends that brings it
+    in_flight = finished_since = False
+    steps = empty_steps = scheduled_tokens = recomputed = 0
+    peak_running = peak_waiting = peak_used = 0
+    queries = hits = resumed_queries = resumed_hits = 0
+
+    while True:
+        # -- who has come
+        working = bool(running) or bool(front) or came > admitted_to or finished_since
+        if not working and not in_flight:
+            if came == count:
+                break
+            now = max(now, clock.wake(next_arrival))
+        if came < count and next_arrival <= now:
+            came = bisect_right(arrivals, now, came)
+            if came < count:
+                next_arrival = arrivals[came]
+            working = True
+        waiting = len(front) + came - admitted_to
+
+        # -- a jump, while nobody comes, goes or is admitted
+        if decoding and partial < 0 and (in_flight or not ahead):
+            while True:
+                end = ends[0] >> SHIFT
+                owner = ends[0] & LOW
+                if owner in running and offsets[owner] + prompts[owner] + outputs[owner] - 2 == end:
+                    break
+                heappop(ends)
+            jump = most = end + 1 - counter
+            free = pool.free
+            full = len(running) >= seats or decoding >= budget
+            if waiting and not full:
+                head = front[0] if front else admitted_to
+                target = targets.get(head, 0) or prompts[head]
+                found, loose = pool.find(head, target) if caching else (0, 0)
+                if whole:
+                    need = -(-target // size) - found + loose
+                else:
+                    start = found * size
+                    new = target - start
+                    if new > budget - decoding:
+                        new = budget - decoding
+                        if start or not chunked:
+                            jump = 0  # what it finds, and with it what it needs, becomes less
+                    need = -(-(start + new) // size) - found + loose
+                if need + watermark <= free:
+                    jump = 0
+            if leaving and (waiting or full or record) and jump:
+                jump = 1  # who leaves makes room
+            if decoding * (jump // size + 1) > free:
+                jump = _lasting(phases, size, counter % size, decoding, free, jump)
+            if jump and not waiting and not full and came < count:
+                gap = next_arrival - now
+                if clock_decodes(decoding, context + decoding, jump) > gap:
+                    jump = clock_until(decoding, context + decoding, gap)
+            if jump:
+                at = counter % size
+                if record:
+                    _expand(
+                        record, steps, now, clock, len(running), waiting, decoding, context, total - free,
+                        phases, at, size, jump, arrivals, came,
+                    )  # fmt: skip
+                if waiting or full:
+                    if came < count and next_arrival <= now + clock_decodes(decoding, context + decoding, jump):
+                        last = now + clock_decodes(decoding, context + decoding, jump - 1)
+                        waiting += bisect_right(arrivals, last, came) - came
+                    if waiting > peak_waiting:
+                        peak_waiting = waiting
+                if len(running) > peak_running:
+                    peak_running = len(running)
+                now += clock_decodes(decoding, context + decoding, jump)
+                steps += jump
+                scheduled_tokens += decoding * jump
+                finished_since = False
+                rounds, rest = divmod(jump, size)
+                blocks = rounds * decoding + sum(phases[at : at + rest])
+                if leaving:
+                    if phases[at]:
+                        pool.take(phases[at])
+                        blocks -= phases[at]
+                    if total - pool.free > peak_used:
+                        peak_used = total - pool.free
+                    for owner, when in leaving:
+                        finished[owner] = when
+                        del running[owner]
+                        pool.give_back(owner, prompts[owner] + outputs[owner] - 1, caching=caching)
+                        if owner in targets:
+                            del targets[owner], reached[owner]
+                    finished_since = jump == 1
+                    leaving = []
+                if blocks:
+                    pool.take(blocks)
+                if total - pool.free > peak_used:
+                    peak_used = total - pool.free
+                context += decoding * jump
+                counter += jump
+                if jump == most:
+                    while ends and ends[0] >> SHIFT < counter:
+                        owner = ends[0] & LOW
+                        offset, last = offsets[owner], prompts[owner] + outputs[owner]
+                        if heappop(ends) >> SHIFT != offset + last - 2 or owner not in running:
+                            continue
+                        decoding -= 1
+                        context -= last - 1
+                        phase = offset % size
+                        phases[phase] -= 1
+                        phases[phase + size] -= 1
+                        if ahead:
+                            leaving.append((owner, now))
+                            continue
+                        finished[owner] = now
+                        finished_since = True
+                        del running[owner]
+                        pool.give_back(owner, last - 1, caching=caching)
+                        if owner in targets:
+                            del targets[owner], reached[owner]
+                continue
+
+        # -- one step
+        steps += 1
+        if not working:
+            now += clock_step(NOTHING)
+            in_flight = False  # the last, empty step is done
+            continue
+        begins = now
+        room = budget
+        fewer = 0  # preempted
+        joined: list[tuple[int, int]] = []  # whose prompt ends in this step, and its tokens
+
+        # running requests
+        demand = phases[counter % size]
+        more = 0
+        if partial >= 0:
+            new = min(partial_target - partial_at, room - decoding)
+            more = -(-(partial_at + new) // size) - -(-partial_at // size)
+        if demand + more <= pool.free:
+            if demand + more:
+                pool.take(demand + more)
+            room -= decoding
+        else:
+            # in order, each takes its block or the last one loses its own
+            zombies = {owner for owner, _ in leaving}
+            for owner in list(running):
+                if owner not in running:
+                    break
+                if owner in zombies:
+                    continue
+                if owner == partial:
+                    new = min(partial_target - partial_at, room)
+                    if new == 0:
+                        continue
+                    need = -(-(partial_at + new) // size) - -(-partial_at // size)
+                else:
+                    need = (counter - offsets[owner]) % size == 0
+                while need > pool.free:
+                    victim = running.popitem()[0]
+                    fewer += 1
+                    preemptions[victim] += 1
+                    front.appendleft(victim)
+                    if victim == partial:
+                        computed, kept, target = partial_at, partial_at // size, partial_target
+                        partial = NEVER
+                    else:
+                        last = prompts[victim] + outputs[victim]
+                        target = targets.get(victim, 0) or prompts[victim]
+                        if victim in zombies:
+                            computed = last - 1
+                        else:
+                            computed = counter - offsets[victim]
+                            decoding -= 1
+                            context -= computed
+                            phase = offsets[victim] % size
+                            phases[phase] -= 1
+                            phases[phase + size] -= 1
+                            offsets[victim] = AWAY
+                        kept = (computed - 1 if ahead and computed > target else computed) // size
+                        target = computed + 1
+                    targets[victim] = target
+                    if computed > reached.get(victim, 0):
+                        reached[victim] = computed
+                    pool.lose(victim, computed, kept if caching else 0)
+                    if victim == owner:
+                        break
+                else:
+                    if need:
+                        pool.take(need)
+                    room -= new if owner == partial else 1
+                    continue
+                break
+        members = decoding
+        tokens = decoding
+        reads = pairs = context + decoding
+        if partial >= 0:
+            new = min(partial_target - partial_at, budget - decoding)
+            if new:
+                old = reached.get(partial, 0)
+                if partial_at < old:
+                    recomputed += min(old, partial_at + new) - partial_at
+                pairs += new * partial_at + new * (new + 1) // 2
+                partial_at += new
+                reads += partial_at
+                tokens += new
+                members += 1
+                if partial_at == partial_target:
+                    joined.append((partial, partial_at))
+                if shared:
+                    pool.keep(partial, partial_at)
+                if partial_at == partial_target:
+                    partial = NEVER
+            room = budget - tokens
+
+        # waiting requests
+        waiting = len(front) + came - admitted_to
+        if waiting and not fewer:
+            while waiting and room > 0 and len(running) < seats:
+                resumed = bool(front)
+                if resumed:
+                    head = front[0]
+                    target = targets[head]
+                else:
+                    head = admitted_to
+                    target = prompts[head]
+                found = loose = 0
+                if caching and (resumed or shared):
+                    found, loose = pool.find(head, target)
+                start = found * size
+                new = target - start
+                if new > room:
+                    if not chunked:
+                        break
+                    new = room
+                end = start + new
+                held = -(-end // size)
+                need = (-(-target // size) if whole else held) - found + loose
+                if need + (watermark if running else 0) > pool.free:
+                    break
+                waiting -= 1
+                running[head] = None
+                if resumed:
+                    front.popleft()
+                    if caching:
+                        resumed_queries += target
+                        resumed_hits += start
+                    old = reached[head]
+                    if start < old:
+                        recomputed += min(old, end) - start
+                else:
+                    admitted_to += 1
+                    scheduled[head] = begins
+                    if caching:
+                        queries += target
+                        hits += start
+                        if start:
+                            cached_tokens[head] = start
+                if found or shared:
+                    pool.adopt(head, found)
+                pool.take(held - found)
+                if shared:
+                    pool.keep(head, end)
+                room -= new
+                tokens += new
+                members += 1
+                reads += end
+                pairs += new * start + new * (new + 1) // 2
+                if end == target:
+                    joined.append((head, end))
+                else:
+                    partial, partial_at, partial_target = head, end, target
+
+        # the step is scheduled
+        now += clock_step(Batch(tokens, members, reads, pairs))
+        scheduled_tokens += tokens
+        if not tokens:
+            empty_steps += 1
+        finished_since = False
+        used = total - pool.free
+        if used > peak_used:
+            peak_used = used
+        if len(running) > peak_running:
+            peak_running = len(running)
+        if waiting > peak_waiting:
+            peak_waiting = waiting
+        if record:
+            record(Step(steps - 1, begins, len(running), waiting, tokens, members, used, fewer))
+        ending: list[tuple[int, int]] = []
+        context += decoding
+        while ends and ends[0] >> SHIFT <= counter:
+            top = heappop(ends)
+            owner = top & LOW
+            if top >> SHIFT < counter or owner not in running:
+                continue
+            offset, last = offsets[owner], prompts[owner] + outputs[owner]
+            if offset + last - 2 != counter:
+                continue
+            decoding -= 1
+            context -= last - 1
+            phase = offset % size
+            phases[phase] -= 1
+            phases[phase + size] -= 1
+            ending.append((owner, now))
+        counter += 1
+        for owner, computed in joined:
+            if first_token[owner] < 0:
+                first_token[owner] = now
+            last = prompts[owner] + outputs[owner]
+            if computed + 1 >= last:
+                ending.append((owner, now))
+                continue
+            offset = counter - computed
+            offsets[owner] = offset
+            heappush(ends, (offset + last - 2 << SHIFT) | owner)
+            decoding += 1
+            context += computed
+            phase = offset % size
+            phases[phase] += 1
+            phases[phase + size] += 1
+
+        # a step is done: this one, or the one before where steps are scheduled ahead
+        if ahead:
+            working = bool(running) or waiting > 0
+            if not in_flight and (tokens or working):
+                in_flight = True
+                leaving = ending
+                continue
+            leaving, ending = ending, leaving
+        for owner, when in ending:
+            finished[owner] = when
+            finished_since = True
+            if owner in running:
+                del running[owner]
+                pool.give_back(owner, prompts[owner] + outputs[owner] - 1, caching=caching)
+            else:
+                front.remove(owner)
+                pool.disown(owner)
+            targets.pop(owner, None)
+            reached.pop(owner, None)
+
+    result.steps, result.empty_steps = steps, empty_steps
+    result.scheduled_tokens, result.recomputed_tokens = scheduled_tokens, recomputed
+    result.prefix_queries, result.prefix_hits = queries, hits
+    result.resumed_queries, result.resumed_hits = resumed_queries, resumed_hits
+    result.peak_running, result.peak_waiting, result.peak_used_blocks = peak_running, peak_waiting, peak_used
+    result.ends = now
+
+
+def _lasting(phases: list[int], size: int, at: int, decoding: int, free: int, most: int) -> int:
+    """Return for how many steps, `most` at most, the free blocks last."""
+    rounds = min(free // decoding, most // size)
+    steps, left = rounds * size, free - rounds * decoding
+    while steps < most:
+        left -= phases[at]
+        if left < 0:
+            break
+        steps += 1
+        at = at + 1 if at + 1 < size else 0
+    return steps
+
+
+def _expand(
+    record: Callable[[Step], object],
+    number: int,
+    begins: int,
+    clock: Clock,
+    running: int,
+    waiting: int,
+    decoding: int,
+    context: int,
+    used: int,
+    phases: list[int],
+    at: int,
+    size: int,
+    steps: int,
+    arrivals: array[int],
+    came: int,
+) -> None:
+    """Record the steps of a jump."""
+    first = came
+    for i in range(steps):
+        used += phases[(at + i) % size]
+        came = bisect_right(arrivals, begins, came)
+        record(Step(number + i, begins, running, waiting + came - first, decoding, decoding, used, 0))
+        context += decoding
+        begins += clock.step(Batch(decoding, decoding, context, context))

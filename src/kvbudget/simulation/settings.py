@@ -1,0 +1,184 @@
+"""What a scheduler may do: vLLM's flags, the size of the pool and the groups of the cache."""
+
+from __future__ import annotations
+
+from math import gcd, lcm
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kvbudget.errors import CannotTell, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BATCHES_IN_FLIGHT = 2
+"""Batches of an engine that schedules before it knows the last tokens (vLLM ``max_concurrent_batches``)."""
+
+
+class Group(NamedTuple):
+    """Layers that share a block table, as `kvbudget.engines.vllm_cache.CacheGroup` names them.
+
+    Attributes:
+        kind: What the layers keep of a request: all of it, a sliding window, the current chunk, or a state.
+        block_size: Tokens of a block.
+        limit: Tokens of the window or the chunk.
+        checkpoint_blocks: Blocks of a state in which a backend saves the end of a prompt (vLLM's Mamba 2).
+    """
+
+    kind: Literal["full", "sliding", "chunked", "state"]
+    block_size: int
+    limit: int = 0
+    checkpoint_blocks: int = 0
+
+
+class SchedulerSettings(NamedTuple):
+    """A scheduler's choices, spelled as vLLM's flags; the defaults are those of vLLM 0.32 where it has one.
+
+    Attributes:
+        num_gpu_blocks: Blocks of the pool, the null block included.
+        block_size: Tokens of a block, where all layers keep everything.
+        max_num_seqs: Requests that run at a time.
+        max_num_batched_tokens: Tokens of a step.
+        max_model_len: Tokens of a request; longer outputs are cut, longer prompts refused.
+        enable_prefix_caching: Whether blocks are kept for later requests after they are freed.
+        async_scheduling: Whether a step is scheduled before the tokens of the last one are known.
+        policy: Who is served first, and who is preempted last.
+        scheduler_reserve_full_isl: Whether a request is admitted only if its whole prompt fits (since 0.19.0), not
+            its first chunk alone.
+        watermark: Share of the pool that admission leaves free (since 0.24.0).
+        long_prefill_token_threshold: Tokens that one prompt may take of a step, 0 for no limit.
+        enable_chunked_prefill: Whether a prompt may take several steps.
+        groups: The groups of a cache that is not one of full attention, in the engine's order.
+    """
+
+    num_gpu_blocks: int
+    block_size: int = 16
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    max_model_len: int = 8192
+    enable_prefix_caching: bool = True
+    async_scheduling: bool = True
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    scheduler_reserve_full_isl: bool = True
+    watermark: float = 0.0
+    long_prefill_token_threshold: int = 0
+    enable_chunked_prefill: bool = True
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def usable_blocks(self) -> int:
+        """Blocks that requests can hold: all but the null block."""
+        return self.num_gpu_blocks - 1
+
+    @property
+    def cache_groups(self) -> tuple[Group, ...]:
+        """The groups, one of full attention where none are named."""
+        return self.groups or (Group("full", self.block_size),)
+
+    @property
+    def batches_in_flight(self) -> int:
+        """Steps that are scheduled and not yet done."""
+        return BATCHES_IN_FLIGHT if self.async_scheduling else 1
+
+    @property
+    def max_in_flight_tokens(self) -> int:
+        """Tokens that may be scheduled and not yet done."""
+        return self.max_num_batched_tokens * self.batches_in_flight
+
+    @property
+    def scheduler_block_size(self) -> int:
+        """Tokens at whose multiples a prefix hit of all groups can end (vLLM ``resolve_kv_cache_block_sizes``)."""
+        return lcm(*(group.block_size for group in self.cache_groups))
+
+    @property
+    def hash_block_size(self) -> int:
+        """Tokens by which prefixes are told apart."""
+        return gcd(*(group.block_size for group in self.cache_groups))
+
+    @property
+    def watermark_blocks(self) -> int:
+        """Blocks that admission leaves free."""
+        return int(self.watermark * self.num_gpu_blocks)
+
+
+def admission_cap(group: Group, settings: SchedulerSettings) -> int | None:
+    """Return the blocks that admission reserves for a request at most, None where blocks are never given back.
+
+    Source: vLLM 0.32, v1/kv_cache_interface.py (max_admission_blocks_per_request).
+    """
+    in_flight = settings.max_in_flight_tokens
+    if group.kind == "sliding":
+        return -(-min(group.limit - 1 + in_flight, settings.max_model_len) // group.block_size) + 1
+    if group.kind == "chunked":
+        return -(-min(group.limit + in_flight, settings.max_model_len) // group.block_size)
+    return None
+
+
+def longest_needs(settings: SchedulerSettings) -> int:
+    """Return the blocks that one request of `max_model_len` tokens needs."""
+    blocks = 0
+    for group in settings.cache_groups:
+        whole = -(-settings.max_model_len // group.block_size)
+        cap = admission_cap(group, settings)
+        if group.kind == "state":
+            blocks += 2 + group.checkpoint_blocks if settings.enable_prefix_caching else 1
+        else:
+            blocks += whole if cap is None else min(whole, cap)
+    return blocks
+
+
+def check(settings: SchedulerSettings) -> None:
+    """Refuse settings with which the engine would not start, or would never end.
+
+    Raises:
+        InputError: A number is out of its range, or the longest request does not fit in the pool.
+        CannotTell: The groups' blocks are of sizes that are not covered.
+    """
+    least = {"num_gpu_blocks": 2, "long_prefill_token_threshold": 0}
+    for name in (
+        "num_gpu_blocks",
+        "block_size",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "max_model_len",
+        "long_prefill_token_threshold",
+    ):
+        value = getattr(settings, name)
+        if not isinstance(value, int) or value < least.get(name, 1):
+            raise InputError(f"{name} is {value!r}; give a whole number of {least.get(name, 1)} or more.")
+    if not 0 <= settings.watermark < 1:
+        raise InputError(f"watermark is {settings.watermark!r}; give a share of the pool from 0 to less than 1.")
+    if settings.policy not in ("fcfs", "priority"):
+        raise InputError(f"policy is {settings.policy!r}; give fcfs or priority.")
+    if settings.max_num_batched_tokens < settings.max_num_seqs:
+        raise InputError(
+            f"max_num_batched_tokens is {settings.max_num_batched_tokens}, less than max_num_seqs "
+            f"({settings.max_num_seqs}); each running request needs a token of a step."
+        )
+    if not settings.enable_chunked_prefill and settings.max_num_batched_tokens < settings.max_model_len:
+        raise InputError(
+            f"max_num_batched_tokens is {settings.max_num_batched_tokens}, less than max_model_len "
+            f"({settings.max_model_len}); without chunked prefill a prompt must fit in one step."
+        )
+    _check_groups(settings.cache_groups, caching=settings.enable_prefix_caching)
+    need = longest_needs(settings)
+    if need > settings.usable_blocks:
+        raise InputError(
+            f"One request of max_model_len {settings.max_model_len} needs {need} blocks and the pool has "
+            f"{settings.usable_blocks} to use; shorten max_model_len or give more blocks."
+        )
+
+
+def _check_groups(groups: Iterable[Group], *, caching: bool) -> None:
+    groups = tuple(groups)
+    for group in groups:
+        if group.kind not in ("full", "sliding", "chunked", "state"):
+            raise CannotTell(f"A cache group of kind {group.kind!r} is not covered by the simulation.", key="groups")
+        if group.block_size < 1 or (group.kind in ("sliding", "chunked") and group.limit < 1):
+            raise InputError(f"{group} is no group; its block size and its window must be 1 or more.")
+    uneven = len({group.block_size for group in groups}) > 1
+    if caching and uneven and any(group.kind in ("state", "chunked") for group in groups):
+        raise CannotTell(
+            "States and chunks that share a prefix cache with blocks of another size are not covered by the "
+            "simulation; turn prefix caching off.",
+            key="groups",
+        )

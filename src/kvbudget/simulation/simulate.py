@@ -1,0 +1,200 @@
+"""A workload through the engine: requests come, steps are scheduled, time passes.
+
+Source: vLLM 0.32, EngineCore.step and EngineCore.step_with_batch_queue. An arrival is seen by the first step that
+begins no earlier; a server that schedules ahead sees it up to one step later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kvbudget.simulation.clock import Batch, picoseconds
+from kvbudget.simulation.fast import can_jump, run
+from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
+from kvbudget.simulation.results import NEVER, Result, Step
+from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
+from kvbudget.simulation.sequence import Sequence
+from kvbudget.simulation.settings import check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.settings import SchedulerSettings
+    from kvbudget.workload.request import Request
+
+NOTHING = Batch(0, 0, 0, 0)
+"""A step that computes nothing."""
+
+
+def simulate(
+    requests: Iterable[Request],
+    settings: SchedulerSettings,
+    clock: Clock,
+    record: Callable[[Step], object] | None = None,
+    *,
+    plainly: bool = False,
+) -> Result:
+    """Return what becomes of requests.
+
+    Args:
+        requests: The workload, in any order.
+        settings: What the scheduler may do.
+        clock: How long a step takes.
+        record: Called with each step, in order.
+        plainly: Go one step after the other even where steps can be jumped over; the result is the same.
+
+    Raises:
+        InputError: The settings contradict each other, or a request arrives at no time.
+        CannotTell: The cache's groups are not covered.
+    """
+    check(settings)
+    requests = list(requests)
+    result = result_of(requests, settings.max_model_len)
+    order = [index for index, tokens in enumerate(result.output_tokens) if tokens]
+    order.sort(key=result.arrival.__getitem__)
+    shared = None
+    if not plainly and can_jump(settings):
+        shared = shared_by([requests[index] for index in order]) if settings.enable_prefix_caching else {}
+    if shared is None:
+        _Engine(requests, result, settings, clock, record).run()
+        return result
+    in_order = result if order == list(range(len(result))) else result.chosen(order)
+    run(in_order, settings, clock, record, shared)
+    if in_order is not result:
+        result.put(order, in_order)
+    return result
+
+
+class _Engine:
+    """The loop around the scheduler."""
+
+    def __init__(
+        self,
+        requests: list[Request],
+        result: Result,
+        settings: SchedulerSettings,
+        clock: Clock,
+        record: Callable[[Step], object] | None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._record = record
+        self._scheduler = Scheduler(settings)
+        self._result = result
+        self._coming = deque(self._sequences(requests))
+        self._in_flight: deque[tuple[Scheduled, int]] = deque()
+        self._now = 0
+
+    def _sequences(self, requests: list[Request]) -> list[Sequence]:
+        prefixes = Prefixes()
+        result = self._result
+        return sorted(
+            (
+                Sequence(
+                    index,
+                    result.arrival[index],
+                    result.prompt_tokens[index],
+                    result.output_tokens[index],
+                    request.priority,
+                    Keys(prefixes, request, index),
+                )
+                for index, request in enumerate(requests)
+                if result.output_tokens[index]
+            ),
+            key=lambda sequence: sequence.arrival,
+        )
+
+    def run(self) -> None:
+        """Fill in the result, until all requests have ended."""
+        scheduler, coming, in_flight = self._scheduler, self._coming, self._in_flight
+        while coming or scheduler.has_work or in_flight:
+            if coming and not scheduler.has_work and not in_flight:
+                self._now = max(self._now, self._clock.wake(coming[0].arrival))
+            while coming and coming[0].arrival <= self._now:
+                scheduler.add(coming.popleft())
+            self._iterate()
+        self._result.ends = self._now
+
+    def _iterate(self) -> None:
+        scheduler, in_flight, result = self._scheduler, self._in_flight, self._result
+        result.steps += 1
+        if not scheduler.has_work:
+            self._now += self._clock.step(NOTHING)
+        else:
+            step = scheduler.schedule()
+            begins = self._now
+            batch = batch_of(step)
+            self._now += self._clock.step(batch)
+            in_flight.append((step, self._now))
+            self._note(step, batch, begins)
+            room = len(in_flight) < self._settings.batches_in_flight
+            if room and (batch.tokens or scheduler.has_work):
+                return
+        if in_flight:
+            step, ends = in_flight.popleft()
+            for request in scheduler.finish(step):
+                result.finished[request.index] = ends
+
+    def _note(self, step: Scheduled, batch: Batch, begins: int) -> None:
+        result, scheduler = self._result, self._scheduler
+        for request, found in step.admitted:
+            queried = request.tokens if self._settings.enable_prefix_caching else 0
+            if request.preemptions:
+                result.resumed_queries += queried
+                result.resumed_hits += found
+            else:
+                result.prefix_queries += queried
+                result.prefix_hits += found
+                result.cached_tokens[request.index] = found
+                result.scheduled[request.index] = begins
+        for request, new in step.tokens.items():
+            start = request.computed - new
+            if start < request.reached:
+                result.recomputed_tokens += min(request.reached, request.computed) - start
+            request.reached = max(request.reached, request.computed)
+        for request in step.yields:
+            if result.first_token[request.index] == NEVER:
+                result.first_token[request.index] = self._now
+        for request in step.preempted:
+            result.preemptions[request.index] += 1
+        running, waiting, used = len(scheduler.running), len(scheduler.waiting), scheduler.cache.pool.used
+        result.scheduled_tokens += batch.tokens
+        result.empty_steps += batch.tokens == 0
+        result.peak_running = max(result.peak_running, running)
+        result.peak_waiting = max(result.peak_waiting, waiting)
+        result.peak_used_blocks = max(result.peak_used_blocks, used)
+        if self._record:
+            self._record(
+                Step(
+                    result.steps - 1,
+                    begins,
+                    running,
+                    waiting,
+                    batch.tokens,
+                    batch.requests,
+                    used,
+                    len(step.preempted),
+                )
+            )
+
+
+def result_of(requests: Iterable[Request], max_model_len: int) -> Result:
+    """Return the result of a workload before it has begun.
+
+    A request that generates nothing generates one token, as an engine does; one without a prompt, or with a prompt that
+    leaves no room for a token, is refused.
+    """
+    result = Result()
+    for request in requests:
+        room = max_model_len - request.prompt_tokens
+        served = request.prompt_tokens > 0 and room > 0
+        result.arrival.append(picoseconds(request.arrival))
+        result.prompt_tokens.append(request.prompt_tokens)
+        result.output_tokens.append(min(max(request.output_tokens, 1), room) if served else 0)
+        for times in (result.scheduled, result.first_token, result.finished):
+            times.append(NEVER)
+        for numbers in (result.preemptions, result.cached_tokens):
+            numbers.append(0)
+    return result

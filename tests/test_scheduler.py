@@ -1,0 +1,413 @@
+"""The simulated scheduler: against vLLM's own step by step, by its invariants, its fast way against its plain one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvbudget.errors import CannotTell, InputError
+from kvbudget.simulation.clock import SECOND, Batch, StepCount, StepTime
+from kvbudget.simulation.results import NEVER, Result, Step
+from kvbudget.simulation.scheduler import Scheduled, Scheduler
+from kvbudget.simulation.settings import Group, SchedulerSettings, check, longest_needs
+from kvbudget.simulation.simulate import simulate
+from kvbudget.workload.request import Request, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.sequence import Sequence
+
+ROOT = Path(__file__).parents[1]
+SHARED = Path(os.environ.get("KVBUDGET_SHARED", ROOT.parent / "shared"))
+VLLM_PYTHON = os.environ.get("KVBUDGET_VLLM_PYTHON")
+ORACLE = SHARED / "data" / "vllm_oracle"
+TRACES = SHARED / "data" / "traces"
+TOOL = Path(os.environ.get("KVBUDGET_VLLM_TOOLS", SHARED / "tools" / "vllm_oracle")) / "oracle_sched.py"
+LIVE_CASES = 50
+
+needs_shared = pytest.mark.skipif(not ORACLE.exists(), reason="vLLM's recorded runs are not here (KVBUDGET_SHARED)")
+
+
+Case = Any
+"""A case of `bench/vllm_scheduler.py`."""
+
+
+@cache
+def bench() -> ModuleType:
+    """Return the comparison that `bench/vllm_scheduler.py` makes."""
+    spec = importlib.util.spec_from_file_location("vllm_scheduler", ROOT / "bench" / "vllm_scheduler.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def recorded() -> list[Case]:
+    return [
+        bench().from_json(case) for case in json.loads((ROOT / "tests" / "recorded" / "scheduler.json").read_text())
+    ]
+
+
+# -- against vLLM
+
+
+@pytest.mark.parametrize("plainly", [True, False], ids=["plain", "fast"])
+@pytest.mark.parametrize("case", recorded(), ids=lambda case: str(case.name))
+def test_decides_as_vllm_did(case: Case, plainly: bool) -> None:
+    """Every step of the recorded runs has the same requests, tokens, blocks and preemptions."""
+    steps, totals = bench().simulated(case, plainly=plainly)
+    assert steps == case.steps
+    assert totals == case.totals
+
+
+def test_the_recorded_runs_are_worth_their_place() -> None:
+    """Between them they preempt, find prefixes, go by priority, and have each kind of cache."""
+    cases = recorded()
+    assert sum(case.totals["preemptions"] > 0 for case in cases) > 5
+    assert sum(case.totals["prefix_hits"] > 0 for case in cases) > 5
+    assert {case.settings.policy for case in cases} == {"fcfs", "priority"}
+    assert {case.settings.async_scheduling for case in cases} == {True, False}
+    kinds = {group.kind for case in cases for group in case.settings.cache_groups}
+    assert kinds == {"full", "sliding", "chunked", "state"}
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    "name",
+    ["tight", "tight_nopc", "tight_sync", "tight_wm", "tight_noisl", "loose", "prefix", "prefix_nopc"],
+)
+def test_a_long_run_has_vllms_totals(name: str) -> None:
+    """Two thousand requests: the same number of steps, preemptions, tokens computed again and found."""
+    prefix = name.startswith("prefix")
+    told = json.loads((ORACLE / f"bench_{name if prefix else 'poisson_' + name}.json").read_text())
+    rows = json.loads((TRACES / f"trace_{'prefix' if prefix else 'poisson20'}.json").read_text())
+    requests = [
+        Request(
+            row["arrival"],
+            row["prompt"],
+            row["output"],
+            (Segment(row["prefix_id"] + 1, row["prefix_len"]),) if "prefix_len" in row else (),
+        )
+        for row in rows[: told["requests"]]
+    ]
+    result = simulate(requests, settings_told(told), StepTime(15, 20))
+    assert result.steps == told["steps"]
+    assert result.empty_steps == told["empty_steps"]
+    assert sum(times > 0 for times in result.preemptions) == told["requests_preempted"]
+    assert round(result.ends / SECOND, 4) == told["sim_time_s"]
+    for theirs, ours in bench().TOTALS.items():
+        assert getattr(result, ours) == told[theirs], theirs
+
+
+def settings_told(told: dict[str, Any], max_model_len: int = 8192) -> SchedulerSettings:
+    return SchedulerSettings(
+        told["num_gpu_blocks"],
+        told["block_size"],
+        told["max_num_seqs"],
+        told["max_num_batched_tokens"],
+        max_model_len,
+        enable_prefix_caching=told["prefix_caching"],
+        async_scheduling=told["batches_in_flight"] == 2,
+        scheduler_reserve_full_isl=told["reserve_full_isl"],
+        watermark=told["watermark"],
+    )
+
+
+@needs_shared
+@pytest.mark.parametrize("plainly", [True, False], ids=["plain", "fast"])
+@pytest.mark.parametrize(("name", "prompt", "output"), [("sync", 64, 192), ("sync_pc", 100, 150)])
+def test_decides_as_a_real_engine_did(name: str, prompt: int, output: int, plainly: bool) -> None:
+    """The steps of vLLM's CPU engine with a tiny model, logged while it generated."""
+    told = json.loads((ORACLE / f"sched_{name}.json").read_text())
+    trace = json.loads((ORACLE / f"steps_real_{name}.json").read_text())["trace"]
+    steps: list[Step] = []
+    requests = [Request(0, prompt, output)] * told["requests"]
+    simulate(requests, settings_told(told, 1024), StepCount(), steps.append, plainly=plainly)
+    columns = ("running", "waiting", "tokens", "sched_reqs", "used_blocks", "preempted")
+    assert [step[2:] for step in steps if step.tokens] == [tuple(row[name] for name in columns) for row in trace]
+
+
+@needs_shared
+@pytest.mark.parametrize(("name", "prompt", "output"), [("async", 64, 192), ("async_pc", 100, 150)])
+def test_has_the_totals_of_the_engine_that_schedules_ahead(name: str, prompt: int, output: int) -> None:
+    told = json.loads((ORACLE / f"sched_{name}.json").read_text())
+    requests = [Request(0, prompt, output)] * told["requests"]
+    result = simulate(requests, settings_told(told, 1024), StepCount())
+    assert (result.steps, result.empty_steps) == (told["steps"], told["empty_steps"])
+    for theirs, ours in bench().TOTALS.items():
+        assert getattr(result, ours) == told[theirs], theirs
+
+
+@pytest.mark.skipif(not VLLM_PYTHON, reason="KVBUDGET_VLLM_PYTHON names no python that has vLLM")
+@pytest.mark.skipif(not TOOL.exists(), reason="the oracle is not here (KVBUDGET_SHARED or KVBUDGET_VLLM_TOOLS)")
+def test_decides_as_the_vllm_that_is_here(tmp_path: Path) -> None:
+    """Fifty random workloads through the installed engine's own scheduler."""
+    cases = bench().answered(VLLM_PYTHON, TOOL, range(LIVE_CASES), tmp_path)
+    assert len(cases) == LIVE_CASES
+    assert [case.name for case in cases if bench().simulated(case) != (case.steps, case.totals)] == []
+
+
+# -- the fast way
+
+
+def both(
+    requests: list[Request], chosen: SchedulerSettings, clock: Clock
+) -> tuple[tuple[Result, list[Step]], tuple[Result, list[Step]], Result]:
+    """Return the plain result and steps, the fast ones, and the fast result without steps."""
+    plain: list[Step] = []
+    fast: list[Step] = []
+    return (
+        (simulate(requests, chosen, clock, plain.append, plainly=True), plain),
+        (simulate(requests, chosen, clock, fast.append), fast),
+        simulate(requests, chosen, clock),
+    )
+
+
+class Roofline:
+    """A clock that looks at the context, as a real one does."""
+
+    def step(self, batch: Batch) -> int:
+        """Return a constant, and the longer of reading and computing."""
+        return 5 * 10**9 + max(batch.context * 40_000, batch.tokens * 30_000_000) + batch.pairs * 7
+
+    def decodes(self, requests: int, context: int, steps: int) -> int:
+        """Return the sum."""
+        return sum(
+            self.step(Batch(requests, requests, context + i * requests, context + i * requests)) for i in range(steps)
+        )
+
+    def steps_until(self, requests: int, context: int, gap: int) -> int:
+        """Return the first number of steps that take as long."""
+        steps = 0
+        while self.decodes(requests, context, steps) < gap:
+            steps += 1
+        return steps
+
+    def wake(self, arrival: int) -> int:
+        """Return the arrival."""
+        return arrival
+
+
+@settings(deadline=None, max_examples=150)
+@given(seed=st.integers(0, 10**9), threshold=st.just(0))
+def test_jumps_change_nothing(seed: int, threshold: int) -> None:
+    """The fast way gives the same result and the same steps, on random workloads under pressure."""
+    case = bench().random_case(seed)
+    chosen = case.settings._replace(policy="fcfs", long_prefill_token_threshold=threshold)
+    requests = [request._replace(segments=()) for request in bench().requests_of(case)]
+    clock: Clock = StepTime(15, 20) if case.clocked else StepCount()
+    plain, fast, unrecorded = both(requests, chosen, clock)
+    assert fast == plain
+    assert unrecorded == plain[0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10**9))
+def test_jumps_change_nothing_on_a_clock_that_sees_the_context(seed: int) -> None:
+    case = bench().random_case(seed)
+    chosen = case.settings._replace(policy="fcfs", long_prefill_token_threshold=0)
+    requests = [request._replace(segments=()) for request in bench().requests_of(case)]
+    plain, fast, unrecorded = both(requests, chosen, Roofline())
+    assert fast == plain
+    assert unrecorded == plain[0]
+
+
+# -- invariants
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**9), groups=st.sampled_from(["full", "sliding", "chunked", "state"]))
+def test_nothing_is_lost_in_any_step(seed: int, groups: str) -> None:
+    """After every step: each request is in one place, each block has as many holders as tables name it."""
+    cache_groups = {
+        "full": (),
+        "sliding": (Group("sliding", 16, 40), Group("full", 16)),
+        "chunked": (Group("chunked", 16, 64), Group("full", 16)),
+        "state": (Group("state", 48, checkpoint_blocks=seed % 2), Group("full", 48)),
+    }[groups]
+    case = bench().random_case(seed)
+    chosen = case.settings._replace(groups=cache_groups)
+    if groups == "state" and not chosen.enable_prefix_caching:
+        chosen = chosen._replace(groups=(Group("state", chosen.max_model_len), Group("full", 16)))
+    chosen = chosen._replace(num_gpu_blocks=longest_needs(chosen) + 2 + seed % 9)
+    checked = Checked(chosen)
+    scheduler_of: Callable[[SchedulerSettings], Scheduler] = lambda _: checked  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvbudget.simulation.simulate.Scheduler", scheduler_of)
+        result = simulate(bench().requests_of(case), chosen, StepTime(15, 20), plainly=True)
+    assert checked.ended == len(result)
+    assert checked.cache.pool.used == 0
+    assert_causal(result)
+
+
+class Checked(Scheduler):
+    """A scheduler that is looked at after every step."""
+
+    def __init__(self, chosen: SchedulerSettings) -> None:
+        super().__init__(chosen)
+        self.added = self.ended = 0
+
+    def add(self, request: Sequence) -> None:
+        self.added += 1
+        super().add(request)
+
+    def schedule(self) -> Scheduled:
+        step = super().schedule()
+        assert sum(step.tokens.values()) <= self.settings.max_num_batched_tokens
+        assert len(self.running) <= self.settings.max_num_seqs
+        assert not step.admitted or not step.preempted
+        self.look()
+        return step
+
+    def finish(self, step: Scheduled) -> list[Sequence]:
+        ended = super().finish(step)
+        self.ended += len(ended)
+        self.look()
+        return ended
+
+    def look(self) -> None:
+        """Check what must hold at any time."""
+        pool = self.cache.pool
+        assert self.added == len(self.running) + len(self.waiting) + self.ended
+        holders: dict[int, int] = {}
+        for table in self.cache.tables:
+            assert set(table.tables) <= {request.index for request in self.running}
+            for blocks in table.tables.values():
+                for block in blocks:
+                    if block is not pool.null:
+                        holders[block.id] = holders.get(block.id, 0) + 1
+                        assert block.holders >= holders[block.id]
+        assert pool.used == len(holders)
+        assert pool.free + pool.used == self.settings.usable_blocks
+
+
+def assert_causal(result: Result) -> None:
+    """Nothing happens before its cause, and every request that was served ends."""
+    for i in range(len(result)):
+        assert result.arrival[i] <= result.scheduled[i] < result.first_token[i] <= result.finished[i] <= result.ends
+        assert 0 <= result.cached_tokens[i] < result.prompt_tokens[i]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_steps_follow_each_other(seed: int) -> None:
+    """The clock never falls, no step has more blocks than the pool, and each token is computed in a step."""
+    case = bench().random_case(seed)
+    steps: list[Step] = []
+    result = simulate(bench().requests_of(case), case.settings, StepTime(15, 20), steps.append)
+    assert [step.number for step in steps] == sorted({step.number for step in steps})
+    assert [step.begins for step in steps] == sorted(step.begins for step in steps)
+    assert all(0 <= step.used_blocks <= case.settings.usable_blocks for step in steps)
+    assert sum(step.tokens for step in steps) == result.scheduled_tokens
+    assert sum(step.preempted for step in steps) == result.total_preemptions
+    needed = sum(result.prompt_tokens) + sum(result.output_tokens) - len(result)
+    assert result.scheduled_tokens + result.prefix_hits == needed + result.recomputed_tokens
+    assert_causal(result)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**9))
+def test_the_order_in_which_requests_are_given_does_not_matter(seed: int) -> None:
+    case = bench().random_case(seed)
+    requests = [request._replace(arrival=i * 0.01) for i, request in enumerate(bench().requests_of(case))]
+    there = simulate(requests, case.settings, StepTime(15, 20))
+    back = simulate(requests[::-1], case.settings, StepTime(15, 20))
+    for name in ("scheduled", "first_token", "finished", "preemptions"):
+        assert getattr(there, name) == getattr(back, name)[::-1]
+
+
+# -- edges
+
+SMALL = SchedulerSettings(num_gpu_blocks=9, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=128)
+
+
+@pytest.mark.parametrize("plainly", [True, False])
+def test_requests_are_cut_and_refused_as_the_engine_does(plainly: bool) -> None:
+    requests = [Request(0, 100, 100), Request(0, 128, 1), Request(0, 0, 5), Request(0, 127, 9), Request(3, 5, 0)]
+    result = simulate(requests, SMALL, StepTime(10, 0), plainly=plainly)
+    assert list(result.output_tokens) == [28, 0, 0, 1, 1]
+    assert result.refused == 2
+    assert [time == NEVER for time in result.finished] == [False, True, True, False, False]
+    assert result.finished[4] == 3 * SECOND + 10**10
+
+
+@pytest.mark.parametrize("plainly", [True, False])
+def test_no_requests_take_no_time(plainly: bool) -> None:
+    assert simulate([], SMALL, StepCount(), plainly=plainly) == Result()
+
+
+def test_a_conversation_finds_its_own_answers() -> None:
+    """The second turn begins with the first one's prompt and with what it generated."""
+    first = Request(0, 32, 40, (Segment(1, 32),), output_segment=2)
+    second = Request(9, 32 + 40 + 8, 4, (Segment(1, 32), Segment(2, 40), Segment(3, 8)))
+    result = simulate([first, second], SMALL, StepTime(10, 0))
+    assert list(result.cached_tokens) == [0, 64]  # the block of its last token was not complete
+
+
+def test_two_prompts_share_as_far_as_their_segments_agree() -> None:
+    requests = [
+        Request(0, 100, 2, (Segment(1, 50), Segment(2, 30))),
+        Request(1, 100, 2, (Segment(1, 50), Segment(3, 30))),
+        Request(2, 100, 2, (Segment(1, 50), Segment(2, 30))),
+    ]
+    result = simulate(requests, SMALL._replace(num_gpu_blocks=40), StepTime(10, 0))
+    assert list(result.cached_tokens) == [0, 48, 80]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"num_gpu_blocks": 8}, InputError, "needs 8 blocks and the pool has 7"),
+        ({"max_num_seqs": 65}, InputError, "less than max_num_seqs"),
+        ({"max_num_seqs": 0}, InputError, "max_num_seqs is 0"),
+        ({"watermark": 1.0}, InputError, "watermark"),
+        ({"policy": "lifo"}, InputError, "policy"),
+        ({"enable_chunked_prefill": False}, InputError, "without chunked prefill"),
+        ({"groups": (Group("sliding", 16),)}, InputError, "no group"),
+        ({"groups": (Group("cross", 16),)}, CannotTell, "cross"),  # type: ignore[arg-type]
+        ({"groups": (Group("state", 32), Group("full", 16))}, CannotTell, "prefix caching off"),
+    ],
+)
+def test_says_why_it_refuses(changes: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        check(SMALL._replace(**changes))
+
+
+@pytest.mark.parametrize("arrival", [-1, float("nan"), float("inf"), 10**9])
+def test_a_request_must_arrive_at_a_time(arrival: float) -> None:
+    with pytest.raises(InputError, match="arrives at"):
+        simulate([Request(arrival, 1, 1)], SMALL, StepCount())
+
+
+@pytest.mark.parametrize("costs", [(0, 0), (-1, 5), (float("nan"), 1), (1, float("inf"))])
+def test_a_step_must_take_time(costs: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="A step takes"):
+        StepTime(*costs)
+
+
+@given(
+    base=st.floats(0.001, 1000),
+    per_token=st.floats(0, 1000),
+    requests=st.integers(1, 4096),
+    steps=st.integers(1, 300),
+    gap=st.integers(1, 10**14),
+)
+def test_many_steps_take_what_each_takes(base: float, per_token: float, requests: int, steps: int, gap: int) -> None:
+    clock = StepTime(base, per_token)
+    assert clock.decodes(requests, 0, steps) == sum(clock.step(Batch(requests, requests, 0, 0)) for _ in range(steps))
+    enough = clock.steps_until(requests, 0, gap)
+    assert clock.decodes(requests, 0, enough) >= gap > clock.decodes(requests, 0, enough - 1)
