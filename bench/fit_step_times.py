@@ -3,8 +3,9 @@
     python bench/fit_step_times.py SYSTEMS [CARD ...]
 
 SYSTEMS is the folder ``aiconfigurator_core/systems`` of an unpacked aiconfigurator-core wheel (Apache-2.0), whose
-tables hold the latency of single operations on each card. Needs pyarrow. Prints one row a card: for matrix products, attention
-and experts a constant a call and the rate of what is left, and for each number of ranks what an all-reduce takes.
+tables hold the latency of single operations on each card. Needs pyarrow. Prints one row a card: for
+matrix products, attention and experts a constant a call and the rate of what is left, and for each number of ranks what
+an all-reduce takes.
 
 A constant is the median of the smallest calls. A rate is the median over calls that are bound by it: by memory with at
 most 64 rows and more bytes than any cache holds, by arithmetic with 1,024 rows or more.

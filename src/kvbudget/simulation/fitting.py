@@ -1,4 +1,4 @@
-"""Clocks from what was measured: a cost that is given, a line through measured steps, a roofline scaled to benchmarks."""
+"""Clocks from what was measured: a given cost, a line through measured steps, a roofline scaled to benchmarks."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _dot(row: Sequence[float], costs: Sequence[float]) -> float:
 def _least_squares(
     rows: Sequence[Sequence[float]], seconds: Sequence[float], columns: Sequence[int]
 ) -> list[float] | None:
-    """Return the costs of `columns` that leave the least relative error, 0 for the others; None if they are not told."""
+    """Return the costs of `columns` that leave the least relative error, 0 for the others; None if none stand out."""
     scaled = [[row[column] / time for column in columns] for row, time in zip(rows, seconds, strict=True)]
     size = len(columns)
     scale = [max(abs(row[i]) for row in scaled) for i in range(size)]
