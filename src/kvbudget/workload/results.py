@@ -114,6 +114,7 @@ _QUANTILES: dict[str, float] = {
     "min": 0,
     "max": 100,
     "p999": 99.9,
+    "p001": 0.1,
     **{f"p{at}": at for at in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
     **{f"p{at:02}": at for at in (1, 5)},
 }
