@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.errors import InputError
@@ -110,8 +111,6 @@ class _Clock:
 
     def _nanoseconds(self, text: str) -> int:
         """Return nanoseconds since the epoch of a date with any number of decimals and an optional offset."""
-        from datetime import UTC, datetime  # noqa: PLC0415
-
         second, rest = text[:_SECOND], text[_SECOND:]
         try:
             if second != self._second:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
-from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,13 +78,12 @@ class Trace:
 
 def tokens_of(rows: Rows, value: object, what: str) -> int:
     """Return a count of tokens, 0 included."""
+    if type(value) is int and 0 <= value <= MAX_TOKENS:  # nearly always
+        return value
     try:
-        if isinstance(value, bool) or value is None:
-            raise ValueError  # noqa: TRY301 - said below
-        number = int(value) if isinstance(value, str) else value
-        whole: int = int(number)  # type: ignore[call-overload]
-        if whole == number and 0 <= whole <= MAX_TOKENS:
-            return whole
+        number = int(value) if isinstance(value, str) and value.isdigit() else float(value)  # type: ignore[arg-type]
+        if 0 <= number <= MAX_TOKENS and number == int(number) and not isinstance(value, bool):
+            return int(number)
     except (ValueError, TypeError, OverflowError):
         pass
     seen = "no" if value is None else shown(repr(value), 40)
@@ -95,10 +93,8 @@ def tokens_of(rows: Rows, value: object, what: str) -> int:
 def seconds_of(rows: Rows, value: object, unit: float = 1.0) -> float:
     """Return a time in seconds; `unit` is how many of the value's make one."""
     try:
-        if isinstance(value, bool) or value is None:
-            raise ValueError  # noqa: TRY301 - said below
         seconds = float(value) / unit  # type: ignore[arg-type]
-        if isfinite(seconds) and 0 <= seconds <= MAX_SECONDS:
+        if 0 <= seconds <= MAX_SECONDS and not isinstance(value, bool):
             return seconds
     except (ValueError, TypeError, OverflowError):
         pass

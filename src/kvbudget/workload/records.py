@@ -44,17 +44,24 @@ def prefix_requests(trace: Trace, name: str, content: Bytes) -> Iterator[Request
             raise rows.error(f"is {shown(repr(row), 40)}; write [arrival, prompt, output] or an object of these")
         prompt = tokens_of(rows, item.get("prompt"), "prompt tokens")
         output = tokens_of(rows, item.get("output"), "output tokens")
-        shared = min(tokens_of(rows, item.get("prefix_len") or 0, "prefix_len"), prompt)
-        segments: tuple[Segment, ...] = ()
-        if shared:
-            key = item.get("prefix_id", 0)
-            if not isinstance(key, (str, int, float, type(None))):
-                raise rows.error(f"has the prefix_id {shown(repr(key), 40)}; write a number or a text")
-            segments = (Segment(prefixes.setdefault(key, len(prefixes)), shared),)
+        arrival = seconds_of(rows, item.get("arrival"))
+        segments = _prefix(rows, item, prompt, prefixes) if "prefix_len" in item else ()
         priority = item.get("priority", 0)
         if type(priority) is not int:
             raise rows.error(f"has the priority {shown(repr(priority), 40)}; write a whole number")
-        yield from request_of(trace, seconds_of(rows, item.get("arrival")), prompt, output, segments, priority)
+        if prompt and output:  # as request_of, written out for the million rows
+            yield Request(arrival, prompt, output, segments, None, priority)
+        else:
+            trace.left_out += 1
+
+
+def _prefix(rows: Rows, item: Mapping[str, Any], prompt: int, prefixes: dict[object, int]) -> tuple[Segment, ...]:
+    """Return what a row's prompt begins with; its tokens may be more than the prompt has."""
+    shared = min(tokens_of(rows, item["prefix_len"] or 0, "prefix_len"), prompt)
+    key = item.get("prefix_id", 0)
+    if not isinstance(key, (str, int, float, type(None))):
+        raise rows.error(f"has the prefix_id {shown(repr(key), 40)}; write a number or a text")
+    return (Segment(prefixes.setdefault(key, len(prefixes)), shared),) if shared else ()
 
 
 _PLAIN = ("arrival", "prompt", "output")

@@ -94,6 +94,14 @@ class JsonList:
         while True:
             self.number += 1
             self._next_char()
+            try:
+                value, end = _DECODER.raw_decode(self._buffer, self._at)
+            except (ValueError, RecursionError):  # cut off by the buffer's end, or broken
+                end = len(self._buffer)
+            if self._buffer.startswith(",", end):  # nearly always
+                self._at = end + 1
+                yield value
+                continue
             yield self._value()
             separator = self._next_char()
             if separator == "]":
