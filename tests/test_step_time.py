@@ -30,6 +30,7 @@ from kvbudget.simulation.fitting import (
 )
 from kvbudget.simulation.operations import ROUGH, card_rates, operations_of, roofline
 from kvbudget.simulation.roofline import Attended, Roofline
+from kvbudget.workload.spec import WorkloadSpec, parse_workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -388,3 +389,18 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
     clock = fit_line(points)
     assert isfinite(clock.error)
     assert clock.step(decode(1, 1)) >= 0
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "gemma-3-27b"])
+def test_jumping_over_steps_takes_the_same_time(name: str) -> None:
+    simulation = pytest.importorskip("kvbudget.simulation.simulate", reason="the scheduler is not here")
+    scheduler = pytest.importorskip("kvbudget.simulation.settings").SchedulerSettings(num_gpu_blocks=1000)
+    spec = WorkloadSpec(
+        rate="20", requests="80", prompt_tokens="lognormal:400:2000:6000", output_tokens="uniform:1:300"
+    )
+    requests = list(parse_workload(spec).stream())
+    jumped, plain = (
+        simulation.simulate(requests, scheduler, clock_of(name), plainly=plainly) for plainly in (False, True)
+    )
+    assert list(jumped.finished) == list(plain.finished)
+    assert list(jumped.first_token) == list(plain.first_token)
