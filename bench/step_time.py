@@ -28,8 +28,8 @@ from kvbudget.simulation.operations import roofline
 from kvbudget.workload.request import Request
 
 try:
-    from kvbudget.simulation.settings import SchedulerSettings
-    from kvbudget.simulation.simulate import simulate
+    from kvbudget.simulation.settings import SchedulerSettings  # type: ignore[import-not-found,unused-ignore]
+    from kvbudget.simulation.simulate import simulate  # type: ignore[import-not-found,unused-ignore]
 except ImportError:  # only the steps are compared then
     simulate = None  # type: ignore[assignment,unused-ignore]
 
