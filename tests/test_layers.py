@@ -74,7 +74,14 @@ DOORS = {("model.model", "model.reader"), ("model.model", "model.what_if"), ("mo
 EDGES = ("cli", "cli_")
 """Where printing and click are at home."""
 
-FILES = {"headers": "reads", "hub": "reads and writes", "lab": "writes", "cli": "writes", "cli_": "writes"}
+FILES = {
+    "headers": "reads",
+    "hub": "reads and writes",
+    "workload.files": "reads",
+    "lab": "writes",
+    "cli": "writes",
+    "cli_": "writes",
+}
 """Where files are opened, and to what end."""
 
 THIRD_PARTY = {"click"}

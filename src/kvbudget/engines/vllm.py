@@ -597,19 +597,24 @@ def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | Non
 @lru_cache(maxsize=512)
 def _weight_bytes(model: Model, dtype: str, share: vllm_overhead.Share) -> tuple[int, int]:
     """Return (bytes of routed experts, bytes of all else) on one rank; see `weight_bytes`."""
-    size = dtype_bytes(dtype)
     experts = others = 0
-    parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
-    for path, weight in _placed(model, share.stage):
-        part = parts.get(id(weight))
-        if part is None:
-            part = parts[id(weight)] = share.of(weight)
-        held = model.held_bytes(path, weight, size, shard=part)
+    for _, weight, _, held in rank_weights(model, dtype, share):
         if weight.group is Group.EXPERTS:
             experts += held
         else:
             others += held
     return experts, others
+
+
+def rank_weights(model: Model, dtype: str, share: vllm_overhead.Share) -> Iterator[tuple[str, Weight, Weight, int]]:
+    """Yield (path, weight, the part of it on one rank, bytes of that part) of all that a rank loads."""
+    size = dtype_bytes(dtype)
+    parts: dict[int, Weight] = {}  # equal layers share their weights, so a weight is divided once
+    for path, weight in _placed(model, share.stage):
+        part = parts.get(id(weight))
+        if part is None:
+            part = parts[id(weight)] = share.of(weight)
+        yield path, weight, part, model.held_bytes(path, weight, size, shard=part)
 
 
 def _placed(model: Model, stage: tuple[int, int] | None) -> Iterator[tuple[str, Weight]]:
