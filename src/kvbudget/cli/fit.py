@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,9 @@ from kvbudget.cli.options import (
     build_deployment,
     chosen_model,
     chosen_output,
+    columns,
     deployment_options,
+    encodable,
     model_options,
     output_options,
     write_page,
@@ -25,12 +26,6 @@ from kvbudget.errors import CannotTell, InputError
 
 if TYPE_CHECKING:
     from kvbudget.budgeting import Budget
-
-WIDTH = 80
-"""Columns where nobody says, and on anything that is not a terminal."""
-
-WIDEST = 100
-"""Columns beyond which a sentence is hard to read."""
 
 
 @click.command(cls=TakesLaunch, options_metavar="[OPTIONS]")
@@ -87,33 +82,17 @@ def _rendered(b: Budget, output: str) -> str:
     if output == "csv":
         from kvbudget.present.table import budget_csv  # noqa: PLC0415
 
-        return _encodable(budget_csv(b))
+        return encodable(budget_csv(b))
     if output == "md":
         from kvbudget.present.markdown import budget_markdown  # noqa: PLC0415
 
-        return _encodable(budget_markdown(b))
+        return encodable(budget_markdown(b))
     from kvbudget.present.text import budget_text  # noqa: PLC0415
 
-    text = budget_text(b, _columns(), color=_colored())
-    return _encodable(text)
-
-
-def _columns() -> int:
-    """Return the width of the terminal, which COLUMNS overrides."""
-    return min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST)
+    text = budget_text(b, columns(), color=_colored())
+    return encodable(text)
 
 
 def _colored() -> bool:
     """Return whether colours are wanted: a terminal that knows them, and no NO_COLOR."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _encodable(text: str) -> str:
-    """Return the text, in ASCII if the output cannot hold its characters."""
-    from kvbudget.present.text import plain  # noqa: PLC0415
-
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return plain(text)
-    return text

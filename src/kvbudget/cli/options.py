@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -320,3 +321,26 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in (("--md", "Markdown."), ("--csv", "CSV."), ("--json", "JSON, schema 1.")):
         function = click.option(name, f"as_{name[2:]}", is_flag=True, help=text)(function)
     return function
+
+
+WIDTH = 80
+"""Columns where nobody says, and on anything that is not a terminal."""
+
+WIDEST = 100
+"""Columns beyond which a sentence is hard to read."""
+
+
+def columns() -> int:
+    """Return the width of the terminal, which COLUMNS overrides."""
+    return min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST)
+
+
+def encodable(text: str) -> str:
+    """Return the text, in ASCII if the output cannot hold its characters."""
+    from kvbudget.present.text import plain  # noqa: PLC0415
+
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return plain(text)
+    return text

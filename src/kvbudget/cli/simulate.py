@@ -1,0 +1,188 @@
+"""`kvbudget simulate`: a deployment under a workload."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvbudget.budgeting import budget
+from kvbudget.cli.asked import TakesLaunch, asked
+from kvbudget.cli.options import (
+    NUMBER,
+    build_deployment,
+    chosen_output,
+    columns,
+    deployment_options,
+    encodable,
+    output_options,
+)
+from kvbudget.errors import InputError
+from kvbudget.hub import load_model
+from kvbudget.simulation.clock import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kvbudget.deployment import Deployment
+    from kvbudget.simulation.answer import Answer
+    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.results import Step
+    from kvbudget.workload.spec import Workload
+
+SEARCHED = 50_000
+"""Requests up to which the knee is looked for without being asked; it takes some twenty simulations."""
+
+_WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--trace",), {"metavar": "FILE", "help": "Requests to play: CSV, JSON, JSONL, gzip of each; see the docs."}),
+    (("--trace-format",), {"help": "What the trace is, where its content does not tell."}),
+    (("--rate",), {"help": "Requests a second; inf for all at once."}),
+    (("--requests",), {"help": "How many requests."}),
+    (("--prompt-tokens",), {"help": "1024, uniform:16:4096, lognormal:1024:4096 (median, p95)."}),
+    (("--output-tokens",), {"help": "The same for answers."}),
+    (("--burstiness",), {"help": "1 is Poisson, less comes in bursts, inf evenly."}),
+    (("--prefix",), {"metavar": "SHARE:COUNT:TOKENS", "help": "Shared system prompts: 0.8:4:2000."}),
+    (("--users",), {"help": "Users who wait for their answer before they ask again."}),
+    (("--think-time",), {"help": "Seconds until they do."}),
+    (("--turns",), {"help": "Turns of a conversation."}),
+    (("--bootstrap",), {"is_flag": True, "help": "Draw lengths from the trace at random."}),
+    (("--time-scale",), {"help": "Play the trace so many times as fast."}),
+    (("--seed",), {"type": NUMBER, "default": 0, "help": "What chance begins with."}),
+)
+
+
+def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for names, settings in reversed(_WORKLOAD):
+        function = click.option(*names, **settings)(function)
+    return function
+
+
+@click.command(cls=TakesLaunch, options_metavar="[OPTIONS]")
+@click.argument("model", required=False, metavar="[MODEL] [-- COMMAND...]")
+@_workload_options
+@click.option("--step-time", metavar="BASE_MS,PER_TOKEN_US", help="What a step takes, measured by you.")
+@click.option("--num-gpu-blocks", type=NUMBER, help="Blocks of the pool, whatever the budget says.")
+@click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
+@click.option("--knee/--no-knee", default=None, help="Look for the load at which pressure begins.")
+@deployment_options
+@output_options
+@click.pass_context
+def simulate(
+    ctx: click.Context,
+    /,
+    model: str | None,
+    as_json: bool,
+    as_csv: bool,
+    as_md: bool,
+    step_time: str | None,
+    num_gpu_blocks: int | None,
+    steps: str | None,
+    knee: bool | None,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Run a workload through MODEL's deployment: who runs, who waits, who is preempted.
+
+    The scheduler is vLLM's, step for step.
+    A launch command may stand after --; what stands before it wins.
+
+    \b
+    kvbudget simulate llama-3.1-8b --gpu l4 --rate 4 --requests 2000 --prompt-tokens 1200 --output-tokens 300
+    kvbudget simulate llama-3.1-8b --gpu h100 --trace azure.csv --step-time 10,20
+    """  # noqa: D301 - click reads the backspace character
+    from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415 - after the options are read
+
+    output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
+    if steps == "-" and output:
+        raise InputError(f"--steps - and --{output} both write to standard output; give one of them or a file.")
+    name = model or ""
+    spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in _WORKLOAD}
+    name, options = asked(ctx, model, options)
+    workload = parse_workload(WorkloadSpec(**spec))
+    answer = _answer(build_deployment(load_model(name), options), workload, step_time, num_gpu_blocks, steps, knee)
+    if steps != "-":
+        click.echo(_rendered(answer, output), nl=False)
+
+
+def _answer(
+    deployment: Deployment,
+    workload: Workload,
+    step_time: str | None,
+    num_gpu_blocks: int | None,
+    steps: str | None,
+    knee: bool | None,
+) -> Answer:
+    """Return the answer; the questions that take many simulations are left out where they would take long."""
+    from kvbudget.simulation.answer import Answer, calm_limit, knee_of, simulated  # noqa: PLC0415
+    from kvbudget.simulation.deployed import scheduler_settings  # noqa: PLC0415
+
+    b = budget(deployment)
+    settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
+    clock, timing = _clock(step_time)
+    with _written(steps) as record:
+        summary = simulated(workload.stream(), settings, clock, record)
+    search = knee if knee is not None else summary.requests <= SEARCHED
+    pressed = search and summary.preemptions
+    d = deployment
+    return Answer(
+        place=f"{d.card.name}, {d.engine} {d.engine_version}, {settings.usable_blocks:,} blocks",
+        workload=workload.description,
+        clock=timing,
+        rate=workload.rate,
+        settings=settings,
+        summary=summary,
+        knee=knee_of(workload.stream, settings, clock) if search else None,
+        calm=calm_limit(workload.stream, settings, clock, int(summary.running.max)) if pressed else None,
+        warnings=(*b.warnings, *workload.notes),
+        assumptions=b.assumptions,
+    )
+
+
+def _clock(step_time: str | None) -> tuple[Clock, str]:
+    from kvbudget.simulation.clock import StepTime  # noqa: PLC0415
+
+    if step_time is None:
+        raise InputError("What does a step take? Give --step-time BASE_MS,PER_TOKEN_US, such as 10,20.")
+    try:
+        base, per_token = map(float, step_time.split(","))
+    except ValueError:
+        raise InputError(
+            f"--step-time {step_time[:40]!r}: expected two numbers, milliseconds of a step and microseconds of each of "
+            "its tokens, such as 10,20."
+        ) from None
+    return StepTime(base, per_token), f"--step-time: {base:g} ms a step and {per_token:g} µs a token"
+
+
+@contextmanager
+def _written(target: str | None) -> Iterator[Callable[[Step], object] | None]:
+    """Give what writes each step as a line of JSON, None where nobody asked for it."""
+    if target is None:
+        yield None
+        return
+    try:
+        file = click.open_file(target, "w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}.") from None
+    with file:
+        yield lambda step: file.write(json.dumps(step_dict(step)) + "\n")
+
+
+def step_dict(step: Step) -> dict[str, float]:
+    """Return a step as plain data, its time in seconds."""
+    fields = step._asdict()
+    return {"step": fields.pop("number"), "t": fields.pop("begins") / SECOND, **fields}
+
+
+def _rendered(answer: Answer, output: str) -> str:
+    if output == "json":
+        return json.dumps(answer.to_dict(), indent=1) + "\n"
+    from kvbudget.present.simulated import simulated_csv, simulated_document, simulated_text  # noqa: PLC0415
+
+    if output == "csv":
+        return simulated_csv(answer)
+    if output == "md":
+        from kvbudget.present.document import as_markdown  # noqa: PLC0415
+
+        return encodable(as_markdown(simulated_document(answer, curves=False)))
+    return encodable(simulated_text(answer, columns()))

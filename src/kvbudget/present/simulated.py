@@ -1,0 +1,141 @@
+"""A simulation for people: one table of spreads, curves of blocks, the knee, what to try."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from kvbudget.present.document import Block, Document, Table, as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kvbudget.simulation.answer import Answer
+    from kvbudget.simulation.summary import Spread, Stretch
+
+BARS = "▁▂▃▄▅▆▇█"
+CURVE_WIDTH = 40
+
+
+def simulated_document(a: Answer, *, curves: bool = True) -> Document:
+    """Return the report of a simulation; `curves` adds lines of blocks for text."""
+    s = a.summary
+    rows = (
+        ("running", *_counts(s.running), _of_limit(a)),
+        ("waiting", *_counts(s.waiting), ""),
+        ("KV used", *(f"{value:.0%}" for value in s.kv_used[:4]), ""),
+        ("time to first token, s", *_times(s.ttft_s), ""),
+        ("time between tokens, ms", *(f"{value * 1000:.1f}" for value in s.itl_s[:4]), ""),
+        ("whole answer, s", *_times(s.e2e_s), ""),
+    )
+    table = Table(header=("", "p50", "p95", "p99", "max", ""), rows=rows, right=frozenset({1, 2, 3, 4}))
+    blocks = [Block(table=table, lines=(_preemptions(a),))]
+    if curves:
+        blocks.append(Block(lines=tuple(_curves(a))))
+    blocks.append(Block(lines=tuple(_answers(a))))
+    blocks.append(Block(lines=(*(f"! {text}" for text in a.warnings), *(f"assumed: {text}" for text in a.assumptions))))
+    return Document(title=_title(a), lead=(a.workload,), blocks=tuple(blocks))
+
+
+def simulated_text(a: Answer, width: int) -> str:
+    """Return the report as text."""
+    return as_text(simulated_document(a), width)
+
+
+def simulated_csv(a: Answer) -> str:
+    """Return the curves as CSV, one row a stretch of time."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("from_s", "running", "waiting", "used_blocks", "preemptions"))
+    seconds = a.summary.curves.seconds
+    for number, stretch in enumerate(a.summary.curves.stretches):
+        writer.writerow((f"{number * seconds:g}", *stretch))
+    return out.getvalue()
+
+
+def _title(a: Answer) -> str:
+    s = a.summary
+    share = s.preempted_requests / s.requests if s.requests else 0
+    word = "PREEMPTS" if s.preemptions else "QUEUES" if s.waiting.p95 > 0 else "KEEPS UP"
+    detail = f"{share:.1%} of requests lose their blocks" if s.preemptions else "no request loses its blocks"
+    return f"{word}   {a.place}: {detail}"
+
+
+def _counts(values: Spread) -> tuple[str, ...]:
+    return tuple(f"{value:,.0f}" for value in values[:4])
+
+
+def _times(values: Spread) -> tuple[str, ...]:
+    return tuple(f"{value:,.2f}" for value in values[:4])
+
+
+def _of_limit(a: Answer) -> str:
+    limit = a.settings.max_num_seqs
+    return f"of max_num_seqs {limit:,}" + (": reached" if a.summary.running.max >= limit else "")
+
+
+def _preemptions(a: Answer) -> str:
+    s = a.summary
+    done = f"{s.completed:,} of {s.requests:,} requests answered in {s.simulated_s:,.0f} s and {s.steps:,} steps"
+    refused = f"; {s.refused:,} refused (longer than max_model_len)" if s.refused else ""
+    if not s.preemptions:
+        return f"{done}{refused}; no preemptions."
+    return (
+        f"{done}{refused}; {s.preemptions:,} preemptions ({s.preemptions / s.simulated_s:.2f}/s) of "
+        f"{s.preempted_requests:,} requests, the worst {s.worst_preemptions} times; "
+        f"{s.recomputed_tokens / s.scheduled_tokens:.1%} of all tokens were computed twice."
+    )
+
+
+def _curves(a: Answer) -> list[str]:
+    stretches = a.summary.curves.stretches
+    usable = a.settings.usable_blocks
+    lines = [
+        f"KV used  {_sparkline(stretches, lambda s: s.used_blocks / usable, 1)}",
+        f"running  {_sparkline(stretches, lambda s: s.running, a.settings.max_num_seqs)}",
+    ]
+    for name, of in (("waiting", lambda s: s.waiting), ("preempt.", lambda s: s.preempted)):
+        most = max((of(stretch) for stretch in stretches), default=0)
+        if most:
+            lines.append(f"{name:8} {_sparkline(stretches, of, most)} up to {most:,}")
+    return lines
+
+
+def _sparkline(stretches: Sequence[Stretch], of: Callable[[Stretch], float], most: float) -> str:
+    """Return the highest value of each of some equal parts as a character."""
+    count = min(CURVE_WIDTH, len(stretches))
+    line = ""
+    for i in range(count):
+        part = stretches[i * len(stretches) // count : (i + 1) * len(stretches) // count]
+        level = max(of(stretch) for stretch in part) / most if most else 0
+        line += BARS[min(len(BARS) - 1, int(level * len(BARS)))]
+    return line
+
+
+def _answers(a: Answer) -> list[str]:
+    lines = []
+    knee = a.knee
+    if knee is not None:
+        for words, load in (
+            ("The cache is 90 % full (p95) from", knee.full),
+            ("Somebody waits from", knee.waiting),
+            ("Preemptions start at", knee.preemptions),
+        ):
+            if load is not None:
+                lines.append(f"{words} {_load(a, load)}.")
+        if knee == (None, None, None):
+            lines.append(f"No pressure up to {_load(a, 64)}.")
+    if a.calm is not None:
+        limit, summary = a.calm
+        lines.append(
+            f"Try --max-num-seqs {limit}: no preemptions; waiting p95 {summary.waiting.p95:,.0f}, first token p95 "
+            f"{summary.ttft_s.p95:,.2f} s."
+        )
+    lines.append(f"Timing from {a.clock}.")
+    return lines
+
+
+def _load(a: Answer, load: float) -> str:
+    times = f"{load:.2g} times this load"
+    return f"about {a.rate * load:.3g} requests a second ({times})" if a.rate else f"about {times}"

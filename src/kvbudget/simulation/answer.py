@@ -1,0 +1,125 @@
+"""What `simulate` answers: a workload on a deployment, where pressure begins, and which limit avoids it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvbudget import __version__
+from kvbudget.budgeting import SCHEMA
+from kvbudget.simulation.search import find_knee, largest_without
+from kvbudget.simulation.simulate import simulate_plainly
+from kvbudget.simulation.summary import Recorder, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.results import Step
+    from kvbudget.simulation.search import Knee
+    from kvbudget.simulation.settings import SchedulerSettings
+    from kvbudget.simulation.summary import Summary
+    from kvbudget.workload.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A simulated workload.
+
+    Args:
+        place: Where it ran, in words.
+        workload: What arrived, in words.
+        clock: Where the timing comes from, in words.
+        rate: Requests a second, None where they do not come at a rate.
+        settings: What the scheduler could do.
+        summary: What came of it.
+        knee: Where pressure begins, None if that was not asked.
+        calm: The largest `max_num_seqs` without preemptions and what it leads to; None without preemptions.
+        warnings: What makes it less certain, a sentence each.
+        assumptions: What nobody said.
+    """
+
+    place: str
+    workload: str
+    clock: str
+    rate: float | None
+    settings: SchedulerSettings
+    summary: Summary
+    knee: Knee | None = None
+    calm: tuple[int, Summary] | None = None
+    warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the JSON object of schema 1."""
+        knee, rate = self.knee, self.rate
+        return {
+            "schema": SCHEMA,
+            "kvbudget": __version__,
+            **self.summary.to_dict(),
+            "knee": None
+            if knee is None
+            else {
+                "load": knee._asdict(),
+                "requests_per_s": {k: v * rate if v is not None and rate else None for k, v in knee._asdict().items()},
+            },
+            "max_num_seqs_without_preemption": self.calm[0] if self.calm else None,
+            "place": self.place,
+            "workload": self.workload,
+            "rate": rate,
+            "clock": self.clock,
+            "settings": {
+                **self.settings._asdict(),
+                "groups": [group._asdict() for group in self.settings.cache_groups],
+            },
+            "warnings": list(self.warnings),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def simulated(
+    requests: Iterable[Request],
+    settings: SchedulerSettings,
+    clock: Clock,
+    record: Callable[[Step], object] | None = None,
+) -> Summary:
+    """Return what comes of requests; `record` sees each step too."""
+    recorder = Recorder()
+
+    def both(step: Step) -> None:
+        recorder(step)
+        if record is not None:
+            record(step)
+
+    result = simulate_plainly(requests, settings, clock, both)
+    return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
+
+
+def knee_of(stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, clock: Clock) -> Knee:
+    """Return where pressure begins, with the arrivals of the workload brought together or drawn apart."""
+    return find_knee(
+        lambda load: simulated(
+            (request._replace(arrival=request.arrival / load) for request in stream()), settings, clock
+        )
+    )
+
+
+def calm_limit(
+    stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, clock: Clock, reached: int
+) -> tuple[int, Summary] | None:
+    """Return the largest `max_num_seqs` without preemptions and what it leads to, None if there is none.
+
+    Args:
+        stream: The workload.
+        settings: The scheduler, under which there are preemptions.
+        clock: How long steps take.
+        reached: The most requests that ran at a time.
+    """
+    seen: dict[int, Summary] = {}
+
+    def is_pressed(limit: int) -> bool:
+        seen[limit] = simulated(stream(), settings._replace(max_num_seqs=limit), clock)
+        return seen[limit].preemptions > 0
+
+    limit = largest_without(is_pressed, min(settings.max_num_seqs, reached))
+    return None if limit is None else (limit, seen[limit])

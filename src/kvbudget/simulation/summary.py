@@ -1,0 +1,232 @@
+"""What a simulation says in numbers: how many run and wait, how full the cache is, how long answers take.
+
+Shares of time are exact: every step counts as long as it lasts, an idle engine too. Curves keep the highest value of
+each of a few hundred equal stretches of time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbudget.simulation.clock import SECOND
+from kvbudget.simulation.results import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kvbudget.simulation.results import Result, Step
+
+STRETCHES = 256
+"""Stretches of a curve; between this many and twice as many are kept."""
+
+SHORTEST_STRETCH = SECOND // 1000
+"""A millisecond, from which stretches are doubled as time goes on."""
+
+
+class Spread(NamedTuple):
+    """How a quantity is distributed: at least the given share of the time (or of the requests) is at or below each."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+
+
+NOTHING = Spread(0, 0, 0, 0, 0)
+
+
+def spread(weights: Mapping[int, int], unit: float = 1) -> Spread:
+    """Return the spread of values by their weights, each value divided by `unit`."""
+    total = sum(weights.values())
+    if not total:
+        return NOTHING
+    values = sorted(weights)
+    marks = []
+    passed, at = 0, -1
+    for percent in (50, 95, 99):
+        while passed * 100 < percent * total:
+            at += 1
+            passed += weights[values[at]]
+        marks.append(values[max(at, 0)])
+    mean = sum(value * weight for value, weight in weights.items()) / total
+    scaled = (mark / unit if unit != 1 else mark for mark in (*marks, values[-1]))
+    return Spread(*scaled, mean / unit)
+
+
+class Stretch(NamedTuple):
+    """The most of each in one stretch of a curve, and the preemptions in it."""
+
+    running: int
+    waiting: int
+    used_blocks: int
+    preempted: int
+
+
+EMPTY = Stretch(0, 0, 0, 0)
+
+
+class Curves(NamedTuple):
+    """Curves over time: stretches of `seconds` each, from the beginning."""
+
+    seconds: float
+    stretches: tuple[Stretch, ...]
+
+
+class Recorder:
+    """Adds up steps as they come; give it to the simulation as `record`."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, int] = {}
+        self._waiting: dict[int, int] = {}
+        self._used: dict[int, int] = {}
+        self._stretch = SHORTEST_STRETCH
+        self._curve: list[Stretch] = []
+        self._last: Step | None = None
+
+    def __call__(self, step: Step) -> None:
+        """Count a step."""
+        self._until(step.begins)
+        self._last = step
+        self._draw(step)
+
+    def _until(self, now: int) -> None:
+        last = self._last
+        if last is None:
+            for counts in (self._running, self._waiting, self._used):
+                counts[0] = now
+            return
+        lasted = now - last.begins
+        for counts, value in (
+            (self._running, last.running),
+            (self._waiting, last.waiting),
+            (self._used, last.used_blocks),
+        ):
+            counts[value] = counts.get(value, 0) + lasted
+
+    def _draw(self, step: Step) -> None:
+        at = step.begins // self._stretch
+        while at >= 2 * STRETCHES:
+            pairs = zip(self._curve[::2], [*self._curve[1::2], EMPTY], strict=False)
+            self._curve = [_joined(first, second) for first, second in pairs]
+            self._stretch *= 2
+            at = step.begins // self._stretch
+        self._curve += [EMPTY] * (at + 1 - len(self._curve))
+        now = Stretch(step.running, step.waiting, step.used_blocks, step.preempted)
+        self._curve[at] = _joined(self._curve[at], now)
+
+    def finish(self, ends: int) -> Occupancy:
+        """Return what was added up, when the last step ended."""
+        self._until(ends)
+        curves = Curves(self._stretch / SECOND, tuple(self._curve))
+        return Occupancy(spread(self._running), spread(self._waiting), spread(self._used), curves)
+
+
+class Occupancy(NamedTuple):
+    """Who ran and waited, and how many blocks were held, over time."""
+
+    running: Spread
+    waiting: Spread
+    used_blocks: Spread
+    curves: Curves
+
+
+def _joined(first: Stretch, second: Stretch) -> Stretch:
+    return Stretch(
+        max(first.running, second.running),
+        max(first.waiting, second.waiting),
+        max(first.used_blocks, second.used_blocks),
+        first.preempted + second.preempted,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A simulation in numbers.
+
+    Args:
+        requests: Requests of the workload.
+        completed: Those that got their whole answer.
+        refused: Those that the engine refuses: without a prompt, or with one that leaves no room for an answer.
+        preemptions: How often a request lost its blocks.
+        preempted_requests: How many requests did.
+        worst_preemptions: How often the unluckiest one did.
+        recomputed_tokens: Tokens that were computed a second time.
+        scheduled_tokens: Tokens that were computed in all.
+        generated_tokens: Tokens of the answers.
+        prefix_hit_rate: The share of the prompts' tokens that was found in the cache.
+        steps: Steps of the engine.
+        simulated_s: Seconds until the last answer.
+        running: Requests that run, over time.
+        waiting: Requests that wait, over time.
+        kv_used: The share of the blocks that requests hold, over time.
+        ttft_s: Seconds to the first token, over requests.
+        itl_s: Seconds between a request's tokens on average, over requests with two tokens or more.
+        e2e_s: Seconds to the last token, over requests.
+        queue_s: Seconds until a request is first scheduled, over requests.
+        curves: Running, waiting, blocks and preemptions over time.
+    """
+
+    requests: int
+    completed: int
+    refused: int
+    preemptions: int
+    preempted_requests: int
+    worst_preemptions: int
+    recomputed_tokens: int
+    scheduled_tokens: int
+    generated_tokens: int
+    prefix_hit_rate: float
+    steps: int
+    simulated_s: float
+    running: Spread
+    waiting: Spread
+    kv_used: Spread
+    ttft_s: Spread
+    itl_s: Spread
+    e2e_s: Spread
+    queue_s: Spread
+    curves: Curves
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, without the curves."""
+        names = [name for name in self.__dataclass_fields__ if name != "curves"]
+        values = {name: getattr(self, name) for name in names}
+        return {name: value._asdict() if isinstance(value, Spread) else value for name, value in values.items()}
+
+
+def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summary:
+    """Return the summary of a simulation."""
+    done = [i for i, finished in enumerate(result.finished) if finished != NEVER]
+    arrival, first, finished, outputs = result.arrival, result.first_token, result.finished, result.output_tokens
+    used = occupancy.used_blocks
+    return Summary(
+        requests=len(result),
+        completed=len(done),
+        refused=result.refused,
+        preemptions=result.total_preemptions,
+        preempted_requests=sum(count > 0 for count in result.preemptions),
+        worst_preemptions=max(result.preemptions, default=0),
+        recomputed_tokens=result.recomputed_tokens,
+        scheduled_tokens=result.scheduled_tokens,
+        generated_tokens=sum(outputs[i] for i in done),
+        prefix_hit_rate=result.prefix_hits / result.prefix_queries if result.prefix_queries else 0.0,
+        steps=result.steps,
+        simulated_s=result.ends / SECOND,
+        running=occupancy.running,
+        waiting=occupancy.waiting,
+        kv_used=Spread(*(value / usable_blocks for value in used)),
+        ttft_s=_seconds(first[i] - arrival[i] for i in done),
+        itl_s=_seconds((finished[i] - first[i]) // (outputs[i] - 1) for i in done if outputs[i] > 1),
+        e2e_s=_seconds(finished[i] - arrival[i] for i in done),
+        queue_s=_seconds(result.scheduled[i] - arrival[i] for i in done),
+        curves=occupancy.curves,
+    )
+
+
+def _seconds(times: Iterable[int]) -> Spread:
+    counts: dict[int, int] = {}
+    for time in times:
+        counts[time] = counts.get(time, 0) + 1
+    return spread(counts, SECOND)
