@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA
 from kvbudget.simulation.search import find_knee, largest_without
-from kvbudget.simulation.simulate import simulate_plainly
+from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import Recorder, summarize
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def simulated(
         if record is not None:
             record(step)
 
-    result = simulate_plainly(requests, settings, clock, both)
+    result = simulate(requests, settings, clock, both)
     return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
 
 
