@@ -18,6 +18,7 @@ from kvbudget.cli.options import (
     deployment_options,
     encodable,
     output_options,
+    write_page,
 )
 from kvbudget.errors import InputError
 from kvbudget.hub import load_model
@@ -65,6 +66,7 @@ def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--step-time", metavar="BASE_MS,PER_TOKEN_US", help="What a step takes, measured by you.")
 @click.option("--num-gpu-blocks", type=NUMBER, help="Blocks of the pool, whatever the budget says.")
 @click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
+@click.option("--html", metavar="FILE", help="Write a page with the curves; - is standard output.")
 @click.option("--knee/--no-knee", default=None, help="Look for the load at which pressure begins.")
 @deployment_options
 @output_options
@@ -79,6 +81,7 @@ def simulate(
     step_time: str | None,
     num_gpu_blocks: int | None,
     steps: str | None,
+    html: str | None,
     knee: bool | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
@@ -94,14 +97,20 @@ def simulate(
     from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415 - after the options are read
 
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
-    if steps == "-" and output:
-        raise InputError(f"--steps - and --{output} both write to standard output; give one of them or a file.")
+    writers = [*(f"--{name} -" for name, target in (("steps", steps), ("html", html)) if target == "-")]
+    writers += [f"--{output}"] if output else []
+    if len(writers) > 1:
+        raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
     name = model or ""
     spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in _WORKLOAD}
     name, options = asked(ctx, model, options)
     workload = parse_workload(WorkloadSpec(**spec))
     answer = _answer(build_deployment(load_model(name), options), workload, step_time, num_gpu_blocks, steps, knee)
-    if steps != "-":
+    if html is not None:
+        from kvbudget.present.simulated_html import simulated_page  # noqa: PLC0415 - only pages need it
+
+        write_page(simulated_page(answer), html)
+    if "-" not in (steps, html) and (html is None or output):
         click.echo(_rendered(answer, output), nl=False)
 
 

@@ -5,7 +5,10 @@ Read in the sources of each release (v1/core/sched/scheduler.py, config/schedule
 
 from __future__ import annotations
 
-from kvbudget.facts.vllm import Version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvbudget.facts.vllm import Version
 
 RESERVES_WHOLE_PROMPT: Version = (0, 19, 0)
 """Since then a request is admitted only if its whole prompt fits (``scheduler_reserve_full_isl``)."""

@@ -28,13 +28,14 @@ def budget_page(b: Budget) -> str:
         f"<header><p class=kind>{esc(b.deployment.model.name[:MAX_NAME])}</p><h1>{esc(document.title)}</h1>",
         *(f"<p>{esc(line)}</p>" for line in document.lead),
         f"</header><main><section>{bar}</section>",
-        *map(_section, document.blocks),
+        *map(section, document.blocks),
         f"</main><footer><p>kvbudget {__version__}. GiB is 2<sup>30</sup> bytes.</p></footer>",
     ]
     return page(document.title, "".join(body))
 
 
-def _section(block: Block) -> str:
+def section(block: Block) -> str:
+    """Return a block of a report as a section of a page."""
     heading = f"<h2>{esc(block.heading)}</h2>" if block.heading else ""
     table = _table(block.table, block.heading or "Figures") if block.table is not None else ""
     lines = f"<ul>{''.join(f'<li>{esc(line)}</li>' for line in block.lines)}</ul>" if block.lines else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kvbudget.present.document import Block, Document, Table, as_text
@@ -95,10 +96,10 @@ def _curves(a: Answer) -> list[str]:
         f"KV used  {_sparkline(stretches, lambda s: s.used_blocks / usable, 1)}",
         f"running  {_sparkline(stretches, lambda s: s.running, a.settings.max_num_seqs)}",
     ]
-    for name, of in (("waiting", lambda s: s.waiting), ("preempt.", lambda s: s.preempted)):
-        most = max((of(stretch) for stretch in stretches), default=0)
+    for name, field in (("waiting", 1), ("preempt.", 3)):
+        most = max((stretch[field] for stretch in stretches), default=0)
         if most:
-            lines.append(f"{name:8} {_sparkline(stretches, of, most)} up to {most:,}")
+            lines.append(f"{name:8} {_sparkline(stretches, itemgetter(field), most)} up to {most:,}")
     return lines
 
 

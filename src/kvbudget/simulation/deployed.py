@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvbudget.errors import CannotTell
 from kvbudget.facts.vllm_scheduler import RESERVES_WHOLE_PROMPT
 from kvbudget.simulation.settings import Group, SchedulerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kvbudget.budgeting import Budget
     from kvbudget.engines.vllm_cache import CacheGroup
 
-_KINDS = {
+_KINDS: Mapping[str, Literal["full", "sliding", "chunked", "state"]] = {
     "full": "full",
     "mla": "full",
     "mla+indexer": "full",

@@ -9,11 +9,16 @@ if TYPE_CHECKING:
 
     from kvbudget.simulation.summary import Summary
 
+    Sign = Callable[[Summary], bool]
+
 STEPS_PER_DOUBLING = 8
 """Load is searched in steps of 2^(1/8), which is 9 %."""
 
 DOUBLINGS = 6
 """From a 64th of the workload's own load to 64 times as much."""
+
+RARE = 0.001
+"""The share of the requests that may lose their blocks before it counts: any workload has one unlucky moment."""
 
 FULL = 0.9
 """The share of the blocks that a cache with room to spare stays below for 95 % of the time."""
@@ -25,7 +30,7 @@ class Knee(NamedTuple):
     Each is true of the load named and not of the next smaller one that was tried, which is 9 % less.
 
     Attributes:
-        preemptions: Requests lose their blocks.
+        preemptions: More than one request in a thousand loses its blocks.
         waiting: Somebody waits for more than 5 % of the time.
         full: The cache is more than 90 % full for 5 % of the time.
     """
@@ -48,12 +53,19 @@ def find_knee(at: Callable[[float], Summary]) -> Knee:
             seen[step] = at(2 ** (step / STEPS_PER_DOUBLING))
         return seen[step]
 
-    signs: tuple[Callable[[Summary], bool], ...] = (
-        lambda s: s.preemptions > 0,
-        lambda s: s.waiting.p95 > 0,
-        lambda s: s.kv_used.p95 > FULL,
-    )
-    return Knee(*(_first(lambda step, sign=sign: sign(summary(step))) for sign in signs))
+    return Knee(*(_first(_pressed_by(sign, summary)) for sign in _SIGNS))
+
+
+_SIGNS: tuple[Sign, ...] = (
+    lambda s: s.preempted_requests > RARE * s.requests,
+    lambda s: s.waiting.p95 > 0,
+    lambda s: s.kv_used.p95 > FULL,
+)
+"""In the order of `Knee`."""
+
+
+def _pressed_by(sign: Sign, summary: Callable[[int], Summary]) -> Callable[[int], bool]:
+    return lambda step: sign(summary(step))
 
 
 def _first(is_pressed: Callable[[int], bool]) -> float | None:

@@ -1,0 +1,255 @@
+"""What `simulate` answers: spreads, the knee, the limit without preemptions, and the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kvbudget as kb
+from kvbudget.cli import cli
+from kvbudget.errors import CannotTell, InputError
+from kvbudget.simulation.answer import calm_limit, knee_of, simulated
+from kvbudget.simulation.clock import SECOND, StepTime
+from kvbudget.simulation.deployed import scheduler_settings
+from kvbudget.simulation.results import Step
+from kvbudget.simulation.search import find_knee, largest_without
+from kvbudget.simulation.settings import SchedulerSettings
+from kvbudget.simulation.summary import STRETCHES, Recorder, spread
+from kvbudget.workload.request import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvbudget.simulation.summary import Summary
+
+CLOCK = StepTime(10, 20)
+SMALL = SchedulerSettings(num_gpu_blocks=201, max_num_seqs=64, max_num_batched_tokens=512, max_model_len=1024)
+
+
+def load(count: int = 200, every: float = 0.05) -> list[Request]:
+    """Return requests at equal distances whose answers outgrow the pool when they come too fast."""
+    return [Request(i * every, 100, 200) for i in range(count)]
+
+
+# -- spreads
+
+
+@given(st.dictionaries(st.integers(0, 100), st.integers(0, 50), min_size=1))
+def test_a_spread_is_that_of_the_values_written_out(weights: dict[int, int]) -> None:
+    values = sorted(value for value, weight in weights.items() for _ in range(weight))
+    if not values:
+        assert spread(weights) == (0, 0, 0, 0, 0)
+        return
+    found = spread(weights)
+    for percent, mark in ((50, found.p50), (95, found.p95), (99, found.p99)):
+        below = sum(value <= mark for value in values)
+        assert below * 100 >= percent * len(values)
+        assert sum(value < mark for value in values) * 100 < percent * len(values)
+    assert found.mean == pytest.approx(sum(values) / len(values))
+
+
+def step(number: int, begins: float, running: int = 1, waiting: int = 0, used: int = 3, preempted: int = 0) -> Step:
+    return Step(number, int(begins * SECOND), running, waiting, 1, 1, used, preempted)
+
+
+def test_every_step_counts_as_long_as_it_lasts() -> None:
+    """Three seconds of nothing, one with 5, six with 2."""
+    recorder = Recorder()
+    recorder(step(0, 3, running=5))
+    recorder(step(1, 4, running=2, waiting=7))
+    found = recorder.finish(10 * SECOND)
+    assert found.running.p50 == 2
+    assert found.running.max == 5
+    assert found.running.mean == pytest.approx((5 + 12) / 10)
+    assert found.waiting.mean == pytest.approx(42 / 10)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=60))
+def test_curves_keep_every_peak_and_preemption(rows: list[tuple[int, int, int]]) -> None:
+    recorder = Recorder()
+    for number, (milliseconds, running, preempted) in enumerate(sorted(rows)):
+        recorder(step(number, milliseconds / 1000, running=running, preempted=preempted))
+    curves = recorder.finish(2 * 10**4 * SECOND).curves
+    assert len(curves.stretches) <= 2 * STRETCHES
+    assert max(stretch.running for stretch in curves.stretches) == max(row[1] for row in rows)
+    assert sum(stretch.preempted for stretch in curves.stretches) == sum(row[2] for row in rows)
+
+
+def test_a_summary_of_two_requests_by_hand() -> None:
+    """One step computes both prompts, three more a token each; an empty one lets the engine forget them."""
+    found = simulated([Request(0, 16, 4), Request(0, 16, 4)], SMALL._replace(async_scheduling=False), CLOCK)
+    first, later = 10e-3 + 32 * 20e-6, 10e-3 + 2 * 20e-6
+    assert (found.requests, found.completed, found.preemptions, found.steps) == (2, 2, 0, 5)
+    assert found.ttft_s.max == pytest.approx(first)
+    assert found.itl_s.p50 == pytest.approx(later)
+    assert found.simulated_s == pytest.approx(first + 3 * later)
+    assert found.generated_tokens == 8
+    assert found.kv_used.max == pytest.approx(4 / 200)
+
+
+def test_refused_requests_are_neither_answered_nor_lost() -> None:
+    found = simulated([Request(0, 2000, 4), Request(0, 16, 4)], SMALL, CLOCK)
+    assert (found.requests, found.completed, found.refused) == (2, 1, 1)
+
+
+# -- searches
+
+
+@pytest.mark.parametrize("at", [1 / 64, 0.1, 0.9, 1.0, 1.1, 3.0, 60.0])
+def test_the_knee_is_found_where_it_is(at: float) -> None:
+    class Fake:
+        requests = 1000
+
+        def __init__(self, pressed: bool) -> None:
+            self.preempted_requests = 500 if pressed else 0
+            self.waiting = spread({1 if pressed else 0: 1})
+            self.kv_used = spread({0: 1})
+
+    asked: list[float] = []
+
+    def run(load: float) -> Summary:
+        asked.append(load)
+        return Fake(load >= at)  # type: ignore[return-value]
+
+    knee = find_knee(run)
+    assert knee.full is None
+    assert knee.preemptions is not None
+    assert at <= knee.preemptions < at * 2 ** (1 / 8) * 1.0001
+    assert knee.waiting == knee.preemptions
+    assert len(asked) == len(set(asked)) <= 24
+
+
+@given(st.integers(1, 2000), st.integers(0, 2000))
+def test_the_largest_limit_is_calm_and_near_the_first_that_is_not(most: int, first: int) -> None:
+    found = largest_without(lambda limit: limit > first, most)
+    if found is not None:
+        assert found <= first or found == most
+        assert first >= most or first - found <= max(1, first // 16)
+    else:
+        assert first == 0 or most == 1
+
+
+def test_more_load_and_fewer_seats() -> None:
+    requests = load()
+    summary = simulated(requests, SMALL, CLOCK)
+    assert summary.preemptions > 0
+    knee = knee_of(lambda: requests, SMALL, CLOCK)
+    assert knee.preemptions is not None
+    assert knee.preemptions < 1
+    calm = calm_limit(lambda: requests, SMALL, CLOCK, int(summary.running.max))
+    assert calm is not None
+    limit, under = calm
+    assert under.preemptions == 0
+    assert under.running.max <= limit < summary.running.max
+
+
+# -- from a budget
+
+
+def deployment(model: str = "llama-3.1-8b", **choices: object) -> kb.Deployment:
+    given = {"max_model_len": 8192, **choices}
+    return kb.Deployment(model=kb.Model.from_pretrained(model), gpu="H100-SXM-80GB", **given)  # type: ignore[arg-type]
+
+
+def test_the_scheduler_has_the_pool_and_limits_of_the_budget() -> None:
+    b = kb.budget(deployment())
+    found = scheduler_settings(b)
+    assert found.num_gpu_blocks == b.kv.num_gpu_blocks
+    assert (found.max_num_seqs, found.max_num_batched_tokens, found.max_model_len) == (1024, 8192, 8192)
+    assert [(group.kind, group.block_size) for group in found.groups] == [("full", 16)]
+    assert scheduler_settings(b, num_gpu_blocks=777).num_gpu_blocks == 777
+
+
+def test_rules_of_versions_reach_the_scheduler() -> None:
+    assert scheduler_settings(kb.budget(deployment(engine_version="0.32"))).scheduler_reserve_full_isl
+    assert not scheduler_settings(kb.budget(deployment(engine_version="0.18"))).scheduler_reserve_full_isl
+
+
+def test_an_encoder_is_refused_and_so_is_an_empty_pool() -> None:
+    with pytest.raises(CannotTell, match="cross"):
+        scheduler_settings(kb.budget(deployment("whisper-large-v3", max_model_len=448)))
+    with pytest.raises(CannotTell, match="num-gpu-blocks"):
+        scheduler_settings(kb.budget(deployment("llama-3.1-70b")))
+
+
+# -- the command line
+
+BASE = ["simulate", "llama-3.1-8b", "--gpu", "h100", "--step-time", "10,20", "--max-model-len", "4096"]
+RATE = ["--rate", "20", "--requests", "60", "--prompt-tokens", "300", "--output-tokens", "100"]
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(cli, [*BASE, *arguments], standalone_mode=False)
+    if code:
+        assert isinstance(result.exception, InputError)
+        return str(result.exception)
+    assert result.exception is None, result.exception
+    return result.stdout
+
+
+def test_json_has_the_fields_that_scripts_rely_on() -> None:
+    found = json.loads(run(*RATE, "--json"))
+    assert found["schema"] == 1
+    assert found["requests"] == found["completed"] == 60
+    for name in ("running", "waiting", "kv_used", "ttft_s", "itl_s"):
+        assert {"p50", "p95", "max"} <= found[name].keys()
+    for name in ("preemptions", "preempted_requests", "recomputed_tokens", "steps", "simulated_s", "knee"):
+        assert name in found
+    assert found["settings"]["num_gpu_blocks"] > 1000
+
+
+def test_a_small_pool_preempts_and_says_what_to_do() -> None:
+    text = run(*RATE, "--num-gpu-blocks", "300")
+    assert text.startswith("PREEMPTS")
+    assert "Try --max-num-seqs" in text
+    assert "Preemptions start at about" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    assert run(*RATE, "--seed", "3", "--json") == run(*RATE, "--seed", "3", "--json")
+    assert run(*RATE, "--seed", "3", "--json") != run(*RATE, "--seed", "4", "--json")
+
+
+def test_steps_are_written_one_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    found = json.loads(run(*RATE, "--json", "--no-knee", "--steps", str(path)))
+    steps = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(steps) <= found["steps"]
+    assert {"running", "waiting", "tokens", "used_blocks", "preempted"} <= steps[0].keys()
+    assert max(step["running"] for step in steps) == found["running"]["max"]
+
+
+def test_a_page_stands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    assert run(*RATE, "--no-knee", "--html", str(path)) == ""
+    page = path.read_text()
+    assert page.count("<svg") == 4
+    assert "http" not in page.replace("http-equiv", "")
+    assert "<script" not in page
+
+
+def test_csv_and_markdown() -> None:
+    rows = run(*RATE, "--no-knee", "--csv").splitlines()
+    assert rows[0] == "from_s,running,waiting,used_blocks,preemptions"
+    assert len(rows) > 2
+    assert "| running |" in run(*RATE, "--no-knee", "--md")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--rate", "2"), "How long are the requests?"),
+        ((*RATE, "--step-time", "fast"), "expected two numbers"),
+        ((*RATE, "--step-time", "0,0"), "not both zero"),
+        ((*RATE, "--trace", "nothing.json"), "nothing.json"),
+        ((*RATE, "--json", "--steps", "-"), "both write to standard output"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: tuple[str, ...], words: str) -> None:
+    assert words in run(*arguments, code=2)
