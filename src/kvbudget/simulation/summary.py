@@ -51,8 +51,8 @@ def spread(weights: Mapping[int, int], unit: float = 1) -> Spread:
             passed += weights[values[at]]
         marks.append(values[max(at, 0)])
     mean = sum(value * weight for value, weight in weights.items()) / total
-    scaled = (mark / unit if unit != 1 else mark for mark in (*marks, values[-1]))
-    return Spread(*scaled, mean / unit)
+    p50, p95, p99, most = (mark / unit if unit != 1 else mark for mark in (*marks, values[-1]))
+    return Spread(p50, p95, p99, most, mean / unit)
 
 
 class Stretch(NamedTuple):
