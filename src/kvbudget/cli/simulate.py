@@ -13,15 +13,16 @@ from kvbudget.cli.asked import TakesLaunch, asked
 from kvbudget.cli.options import (
     NUMBER,
     build_deployment,
+    chosen_model,
     chosen_output,
     columns,
     deployment_options,
     encodable,
+    model_options,
     output_options,
     write_page,
 )
 from kvbudget.errors import InputError
-from kvbudget.hub import load_model
 from kvbudget.simulation.clock import SECOND
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from kvbudget.deployment import Deployment
     from kvbudget.simulation.answer import Answer
-    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Step
     from kvbudget.workload.spec import Workload
 
@@ -64,10 +65,13 @@ def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("model", required=False, metavar="[MODEL] [-- COMMAND...]")
 @_workload_options
 @click.option("--step-time", metavar="BASE_MS,PER_TOKEN_US", help="What a step takes, measured by you.")
+@click.option("--step-points", metavar="TOKENS[:CONTEXT]:MS,…", help="Steps that you measured; a line is fitted.")
+@click.option("--bench-result", metavar="FILE", multiple=True, help="Of `vllm bench serve`, to hold the clock to.")
 @click.option("--num-gpu-blocks", type=NUMBER, help="Blocks of the pool, whatever the budget says.")
 @click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
 @click.option("--html", metavar="FILE", help="Write a page with the curves; - is standard output.")
 @click.option("--knee/--no-knee", default=None, help="Look for the load at which pressure begins.")
+@model_options
 @deployment_options
 @output_options
 @click.pass_context
@@ -79,6 +83,8 @@ def simulate(
     as_csv: bool,
     as_md: bool,
     step_time: str | None,
+    step_points: str | None,
+    bench_result: tuple[str, ...],
     num_gpu_blocks: int | None,
     steps: str | None,
     html: str | None,
@@ -94,7 +100,8 @@ def simulate(
     kvbudget simulate llama-3.1-8b --gpu l4 --rate 4 --requests 2000 --prompt-tokens 1200 --output-tokens 300
     kvbudget simulate llama-3.1-8b --gpu h100 --trace azure.csv --step-time 10,20
     """  # noqa: D301 - click reads the backspace character
-    from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415 - after the options are read
+    from kvbudget.simulation.deployed import timing_of  # noqa: PLC0415 - after the options are read
+    from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415
 
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
     writers = [*(f"--{name} -" for name, target in (("steps", steps), ("html", html)) if target == "-")]
@@ -105,7 +112,9 @@ def simulate(
     spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in _WORKLOAD}
     name, options = asked(ctx, model, options)
     workload = parse_workload(WorkloadSpec(**spec))
-    answer = _answer(build_deployment(load_model(name), options), workload, step_time, num_gpu_blocks, steps, knee)
+    d = build_deployment(chosen_model(name, options), options)
+    timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
+    answer = _answer(d, workload, timing, num_gpu_blocks, steps, knee)
     if html is not None:
         from kvbudget.present.simulated_html import simulated_page  # noqa: PLC0415 - only pages need it
 
@@ -115,29 +124,30 @@ def simulate(
 
 
 def _answer(
-    deployment: Deployment,
+    d: Deployment,
     workload: Workload,
-    step_time: str | None,
+    timing: Timing,
     num_gpu_blocks: int | None,
     steps: str | None,
     knee: bool | None,
 ) -> Answer:
     """Return the answer; the questions that take many simulations are left out where they would take long."""
-    from kvbudget.simulation.answer import Answer, calm_limit, knee_of, simulated  # noqa: PLC0415
+    from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, simulated  # noqa: PLC0415
     from kvbudget.simulation.deployed import scheduler_settings  # noqa: PLC0415
 
-    b = budget(deployment)
+    b = budget(d)
     settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
-    clock, timing = _clock(step_time)
+    clock = timing.clock
     with _written(steps) as record:
         summary = simulated(workload.stream(), settings, clock, record)
     search = knee if knee is not None else summary.requests <= SEARCHED
     pressed = search and summary.preemptions
-    d = deployment
     return Answer(
         place=f"{d.card.name}, {d.engine} {d.engine_version}, {settings.usable_blocks:,} blocks",
         workload=workload.description,
-        clock=timing,
+        timing=timing.source,
+        timing_error=timing.error,
+        bounds=bounds_of(workload.stream, settings, timing),
         rate=workload.rate,
         settings=settings,
         summary=summary,
@@ -146,21 +156,6 @@ def _answer(
         warnings=(*b.warnings, *workload.notes),
         assumptions=b.assumptions,
     )
-
-
-def _clock(step_time: str | None) -> tuple[Clock, str]:
-    from kvbudget.simulation.clock import StepTime  # noqa: PLC0415
-
-    if step_time is None:
-        raise InputError("What does a step take? Give --step-time BASE_MS,PER_TOKEN_US, such as 10,20.")
-    try:
-        base, per_token = map(float, step_time.split(","))
-    except ValueError:
-        raise InputError(
-            f"--step-time {step_time[:40]!r}: expected two numbers, milliseconds of a step and microseconds of each of "
-            "its tokens, such as 10,20."
-        ) from None
-    return StepTime(base, per_token), f"--step-time: {base:g} ms a step and {per_token:g} µs a token"
 
 
 @contextmanager

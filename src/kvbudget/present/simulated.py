@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kvbudget.simulation.answer import Answer
-    from kvbudget.simulation.summary import Spread, Stretch
+    from kvbudget.simulation.summary import Spread, Stretch, Summary
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 40
@@ -26,9 +26,13 @@ def simulated_document(a: Answer, *, curves: bool = True) -> Document:
         ("running", *_counts(s.running), _of_limit(a)),
         ("waiting", *_counts(s.waiting), ""),
         ("KV used", *(f"{value:.0%}" for value in s.kv_used[:4]), ""),
-        ("time to first token, s", *_times(s.ttft_s), ""),
-        ("time between tokens, ms", *(f"{value * 1000:.1f}" for value in s.itl_s[:4]), ""),
-        ("whole answer, s", *_times(s.e2e_s), ""),
+        ("time to first token, s", *_times(s.ttft_s), _bounds(a, lambda each: each.ttft_s.p95, "{:,.2f}")),
+        (
+            "time between tokens, ms",
+            *(f"{value * 1000:.1f}" for value in s.itl_s[:4]),
+            _bounds(a, lambda each: each.itl_s.p95 * 1000, "{:,.1f}"),
+        ),
+        ("whole answer, s", *_times(s.e2e_s), _bounds(a, lambda each: each.e2e_s.p95, "{:,.2f}")),
     )
     table = Table(header=("", "p50", "p95", "p99", "max", ""), rows=rows, right=frozenset({1, 2, 3, 4}))
     blocks = [Block(table=table, lines=(_preemptions(a),))]
@@ -61,6 +65,14 @@ def _title(a: Answer) -> str:
     word = "PREEMPTS" if s.preemptions else "QUEUES" if s.waiting.p95 > 0 else "KEEPS UP"
     detail = f"{share:.1%} of requests lose their blocks" if s.preemptions else "no request loses its blocks"
     return f"{word}   {a.place}: {detail}"
+
+
+def _bounds(a: Answer, of: Callable[[Summary], float], form: str) -> str:
+    """Return between which figures the 95th percentile lies."""
+    if a.bounds is None:
+        return ""
+    low, high = (form.format(of(each)) for each in a.bounds)
+    return f"p95 {low}–{high}"
 
 
 def _counts(values: Spread) -> tuple[str, ...]:
@@ -133,7 +145,8 @@ def _answers(a: Answer) -> list[str]:
             f"Try --max-num-seqs {limit}: no preemptions; waiting p95 {summary.waiting.p95:,.0f}, first token p95 "
             f"{summary.ttft_s.p95:,.2f} s."
         )
-    lines.append(f"Timing from {a.clock}.")
+    error = f"; each step ±{a.timing_error:.0%}" if a.timing_error else ""
+    lines.append(f"Timing from {a.timing}{error}.")
     return lines
 
 

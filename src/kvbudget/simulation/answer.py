@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Step
     from kvbudget.simulation.search import Knee
     from kvbudget.simulation.settings import SchedulerSettings
@@ -29,7 +30,9 @@ class Answer:
     Args:
         place: Where it ran, in words.
         workload: What arrived, in words.
-        clock: Where the timing comes from, in words.
+        timing: Where the times of steps come from, in words.
+        timing_error: The share by which they may be off either way; None where they were given.
+        bounds: The same workload with all steps as short, and as long, as that allows; None where they were given.
         rate: Requests a second, None where they do not come at a rate.
         settings: What the scheduler could do.
         summary: What came of it.
@@ -41,10 +44,12 @@ class Answer:
 
     place: str
     workload: str
-    clock: str
+    timing: str
     rate: float | None
     settings: SchedulerSettings
     summary: Summary
+    timing_error: float | None = None
+    bounds: tuple[Summary, Summary] | None = None
     knee: Knee | None = None
     calm: tuple[int, Summary] | None = None
     warnings: tuple[str, ...] = ()
@@ -67,7 +72,13 @@ class Answer:
             "place": self.place,
             "workload": self.workload,
             "rate": rate,
-            "clock": self.clock,
+            "timing": {
+                "source": self.timing,
+                "basis": "given" if self.timing_error is None else "estimated",
+                "error": self.timing_error,
+            },
+            "faster": self.bounds[0].to_dict() if self.bounds else None,
+            "slower": self.bounds[1].to_dict() if self.bounds else None,
             "settings": {
                 **self.settings._asdict(),
                 "groups": [group._asdict() for group in self.settings.cache_groups],
@@ -93,6 +104,16 @@ def simulated(
 
     result = simulate(requests, settings, clock, both)
     return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
+
+
+def bounds_of(
+    stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, timing: Timing
+) -> tuple[Summary, Summary] | None:
+    """Return what comes of a workload if all steps are as short, and as long, as the clock's interval allows."""
+    if timing.error is None:
+        return None
+    fast, slow = (simulated(stream(), settings, timing.scaled(1 + sign * timing.error)) for sign in (-1, 1))
+    return fast, slow
 
 
 def knee_of(stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, clock: Clock) -> Knee:

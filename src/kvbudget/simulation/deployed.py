@@ -1,18 +1,31 @@
-"""From a budget to a scheduler: the pool and the limits that the engine would run with."""
+"""From a budget to a scheduler and its clock: the pool and the limits that the engine would run with, its steps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kvbudget.errors import CannotTell
+from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts.vllm_scheduler import RESERVES_WHOLE_PROMPT
+from kvbudget.simulation.fitting import (
+    Scaled,
+    bench_points,
+    calibrate,
+    fit_line,
+    parse_points,
+    parse_step_time,
+)
+from kvbudget.simulation.operations import roofline
+from kvbudget.simulation.roofline import Roofline
 from kvbudget.simulation.settings import Group, SchedulerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kvbudget.budgeting import Budget
+    from kvbudget.deployment import Deployment
     from kvbudget.engines.vllm_cache import CacheGroup
+    from kvbudget.simulation.clock import Clock
 
 _KINDS: Mapping[str, Literal["full", "sliding", "chunked", "state"]] = {
     "full": "full",
@@ -71,3 +84,54 @@ def _group(group: CacheGroup, *, caching: bool) -> Group:
     saved = max(0, group.state_blocks - STATES_IN_USE) if kind == "state" and caching else 0
     limit = group.limit if kind in ("sliding", "chunked") else 0
     return Group(kind, group.block_size, limit, saved)
+
+
+class Timing(NamedTuple):
+    """A clock and what is known of it.
+
+    Attributes:
+        clock: How long steps take.
+        source: Where that comes from, in words.
+        error: The share of a step's time by which it may be off either way; None where it was given.
+    """
+
+    clock: Clock
+    source: str
+    error: float | None = None
+
+    def scaled(self, factor: float) -> Clock:
+        """Return the clock with every step so many times as long."""
+        if not isinstance(self.clock, Roofline):
+            return self.clock
+        costs = Scaled(self.clock.costs, factor)
+        return Roofline(costs, source=self.source, error=self.clock.error)
+
+
+def timing_of(
+    d: Deployment, *, step_time: str | None = None, points: str | None = None, benches: Sequence[str] = ()
+) -> Timing:
+    """Return the clock of a deployment.
+
+    Args:
+        d: The deployment.
+        step_time: ``BASE_MS,PER_TOKEN_US``.
+        points: Measured steps, ``TOKENS:MS`` or ``TOKENS:CONTEXT:MS`` separated by commas.
+        benches: Results of ``vllm bench serve --save-result`` on this deployment, which scale the roofline.
+
+    Raises:
+        InputError: Several ways are given, or one is not understood.
+        CannotTell: None is given, and too little is known of the card.
+    """
+    if sum((step_time is not None, points is not None, bool(benches))) > 1:
+        raise InputError(
+            "--step-time, --step-points and --bench-result each say what a step takes; give one of the three."
+        )
+    if step_time is not None:
+        return Timing(parse_step_time(step_time), f"--step-time {step_time}")
+    if points is not None:
+        clock = fit_line(parse_points(points))
+    else:
+        clock = roofline(d)
+        if benches:
+            clock = calibrate(clock, bench_points(map(Path, benches)), what=", ".join(Path(b).name for b in benches))
+    return Timing(clock, clock.source, clock.error)
