@@ -138,8 +138,9 @@ def _answer(
     b = budget(d)
     settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
     clock = timing.clock
+    begin = workload.loop if workload.closed else workload.stream
     with _written(steps) as record:
-        summary = simulated(workload.stream(), settings, clock, record)
+        summary = simulated(begin(), settings, clock, record)
     search = knee if knee is not None else summary.requests <= SEARCHED
     pressed = search and summary.preemptions
     return Answer(
@@ -147,12 +148,12 @@ def _answer(
         workload=workload.description,
         timing=timing.source,
         timing_error=timing.error,
-        bounds=bounds_of(workload.stream, settings, timing),
+        bounds=bounds_of(begin, settings, timing),
         rate=workload.rate,
         settings=settings,
         summary=summary,
-        knee=knee_of(workload.stream, settings, clock) if search else None,
-        calm=calm_limit(workload.stream, settings, clock, int(summary.running.max)) if pressed else None,
+        knee=knee_of(workload.stream, settings, clock) if search and not workload.closed else None,
+        calm=calm_limit(begin, settings, clock, int(summary.running.max)) if pressed else None,
         warnings=(*b.warnings, *workload.notes),
         assumptions=b.assumptions,
     )

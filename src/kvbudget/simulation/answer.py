@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA
 from kvbudget.simulation.search import find_knee, largest_without
-from kvbudget.simulation.simulate import simulate
+from kvbudget.simulation.simulate import simulate, simulate_users
 from kvbudget.simulation.summary import Recorder, summarize
+from kvbudget.workload.arrivals import ClosedLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,12 +90,12 @@ class Answer:
 
 
 def simulated(
-    requests: Iterable[Request],
+    arriving: Iterable[Request] | ClosedLoop,
     settings: SchedulerSettings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
 ) -> Summary:
-    """Return what comes of requests; `record` sees each step too."""
+    """Return what comes of requests, or of users who wait for their answers; `record` sees each step too."""
     recorder = Recorder()
 
     def both(step: Step) -> None:
@@ -102,17 +103,18 @@ def simulated(
         if record is not None:
             record(step)
 
-    result = simulate(requests, settings, clock, both)
+    run = simulate_users if isinstance(arriving, ClosedLoop) else simulate
+    result = run(arriving, settings, clock, both)  # type: ignore[arg-type] # the one that takes it
     return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
 
 
 def bounds_of(
-    stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, timing: Timing
+    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: SchedulerSettings, timing: Timing
 ) -> tuple[Summary, Summary] | None:
     """Return what comes of a workload if all steps are as short, and as long, as the clock's interval allows."""
     if timing.error is None:
         return None
-    fast, slow = (simulated(stream(), settings, timing.scaled(1 + sign * timing.error)) for sign in (-1, 1))
+    fast, slow = (simulated(begin(), settings, timing.scaled(1 + sign * timing.error)) for sign in (-1, 1))
     return fast, slow
 
 
@@ -126,12 +128,12 @@ def knee_of(stream: Callable[[], Iterable[Request]], settings: SchedulerSettings
 
 
 def calm_limit(
-    stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, clock: Clock, reached: int
+    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: SchedulerSettings, clock: Clock, reached: int
 ) -> tuple[int, Summary] | None:
     """Return the largest `max_num_seqs` without preemptions and what it leads to, None if there is none.
 
     Args:
-        stream: The workload.
+        begin: Begins the workload anew.
         settings: The scheduler, under which there are preemptions.
         clock: How long steps take.
         reached: The most requests that ran at a time.
@@ -139,7 +141,7 @@ def calm_limit(
     seen: dict[int, Summary] = {}
 
     def is_pressed(limit: int) -> bool:
-        seen[limit] = simulated(stream(), settings._replace(max_num_seqs=limit), clock)
+        seen[limit] = simulated(begin(), settings._replace(max_num_seqs=limit), clock)
         return seen[limit].preemptions > 0
 
     limit = largest_without(is_pressed, min(settings.max_num_seqs, reached))

@@ -6,10 +6,11 @@ begins no earlier; a server that schedules ahead sees it up to one step later.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kvbudget.simulation.clock import Batch, picoseconds
+from kvbudget.simulation.clock import SECOND, Batch, picoseconds
 from kvbudget.simulation.fast import can_jump, run
 from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
 from kvbudget.simulation.results import NEVER, Result, Step
@@ -18,7 +19,7 @@ from kvbudget.simulation.sequence import Sequence
 from kvbudget.simulation.settings import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.settings import SchedulerSettings
@@ -67,6 +68,41 @@ def simulate(
     return result
 
 
+def simulate_users(
+    loop: Users,
+    settings: SchedulerSettings,
+    clock: Clock,
+    record: Callable[[Step], object] | None = None,
+) -> Result:
+    """Return what becomes of the requests of users who wait for an answer before they send the next, in that order.
+
+    A request that the engine refuses is answered when it arrives.
+
+    Args:
+        loop: The users.
+        settings: What the scheduler may do.
+        clock: How long a step takes.
+        record: Called with each step, in order.
+
+    Raises:
+        InputError, CannotTell: As `simulate`.
+    """
+    check(settings)
+    result = Result()
+    _UsersEngine(loop, result, settings, clock, record).run()
+    return result
+
+
+class Users(Protocol):
+    """Who sends requests when the last one is answered (`kvbudget.workload.arrivals.ClosedLoop`)."""
+
+    def first(self) -> Iterator[Request]:
+        """Yield each user's first request by rising arrival, the n-th one that of user n."""
+
+    def next(self, user: int, finished_at: float) -> Request | None:
+        """Return what a user sends after an answer at `finished_at` seconds, None if nothing."""
+
+
 class _Engine:
     """The loop around the scheduler."""
 
@@ -106,10 +142,14 @@ class _Engine:
             key=lambda sequence: sequence.arrival,
         )
 
+    def _more(self) -> bool:
+        """Return whether requests are still to come."""
+        return bool(self._coming)
+
     def run(self) -> None:
         """Fill in the result, until all requests have ended."""
         scheduler, coming, in_flight = self._scheduler, self._coming, self._in_flight
-        while coming or scheduler.has_work or in_flight:
+        while self._more() or scheduler.has_work or in_flight:
             if coming and not scheduler.has_work and not in_flight:
                 self._now = max(self._now, self._clock.wake(coming[0].arrival))
             while coming and coming[0].arrival <= self._now:
@@ -136,6 +176,10 @@ class _Engine:
             step, ends = in_flight.popleft()
             for request in scheduler.finish(step):
                 result.finished[request.index] = ends
+                self._ended(request.index, ends)
+
+    def _ended(self, index: int, ends: int) -> None:
+        """Note that a request has its answer."""
 
     def _note(self, step: Scheduled, batch: Batch, begins: int) -> None:
         result, scheduler = self._result, self._scheduler
@@ -180,21 +224,89 @@ class _Engine:
             )
 
 
+class _UsersEngine(_Engine):
+    """The same loop, in which answers bring new requests."""
+
+    def __init__(
+        self,
+        loop: Users,
+        result: Result,
+        settings: SchedulerSettings,
+        clock: Clock,
+        record: Callable[[Step], object] | None,
+    ) -> None:
+        super().__init__([], result, settings, clock, record)
+        self._loop = loop
+        self._prefixes = Prefixes()
+        self._user_of: list[int] = []
+        self._firsts = enumerate(loop.first())
+        self._next_first: tuple[int, Request] | None = None
+        self._take_first()
+
+    def _more(self) -> bool:
+        """Let in the users who come before what is known to come next."""
+        while self._next_first is not None:
+            user, request = self._next_first
+            if self._coming and self._coming[0].arrival < picoseconds(request.arrival):
+                break
+            self._send(user, request)
+            self._take_first()
+        return bool(self._coming)
+
+    def _take_first(self) -> None:
+        self._next_first = next(self._firsts, None)
+
+    def _ended(self, index: int, ends: int) -> None:
+        user = self._user_of[index]
+        request = self._loop.next(user, ends / SECOND)
+        if request is not None:
+            self._send(user, request)
+
+    def _send(self, user: int, request: Request) -> None:
+        """Let a request come, and those after it if it is refused."""
+        result, index = self._result, len(self._result)
+        note(result, request, self._settings.max_model_len)
+        result.arrival[index] = max(result.arrival[index], self._now)
+        self._user_of.append(user)
+        if not result.output_tokens[index]:
+            self._ended(index, result.arrival[index])
+            return
+        keys = Keys(self._prefixes, request, index)
+        sequence = Sequence(
+            index,
+            result.arrival[index],
+            result.prompt_tokens[index],
+            result.output_tokens[index],
+            request.priority,
+            keys,
+        )
+        insort(self._coming, sequence, key=_arrival)
+
+
+def _arrival(sequence: Sequence) -> int:
+    return sequence.arrival
+
+
 def result_of(requests: Iterable[Request], max_model_len: int) -> Result:
-    """Return the result of a workload before it has begun.
+    """Return the result of a workload before it has begun."""
+    result = Result()
+    for request in requests:
+        note(result, request, max_model_len)
+    return result
+
+
+def note(result: Result, request: Request, max_model_len: int) -> None:
+    """Add a request to a result before anything has happened to it.
 
     A request that generates nothing generates one token, as an engine does; one without a prompt, or with a prompt that
     leaves no room for a token, is refused.
     """
-    result = Result()
-    for request in requests:
-        room = max_model_len - request.prompt_tokens
-        served = request.prompt_tokens > 0 and room > 0
-        result.arrival.append(picoseconds(request.arrival))
-        result.prompt_tokens.append(request.prompt_tokens)
-        result.output_tokens.append(min(max(request.output_tokens, 1), room) if served else 0)
-        for times in (result.scheduled, result.first_token, result.finished):
-            times.append(NEVER)
-        for numbers in (result.preemptions, result.cached_tokens):
-            numbers.append(0)
-    return result
+    room = max_model_len - request.prompt_tokens
+    served = request.prompt_tokens > 0 and room > 0
+    result.arrival.append(picoseconds(request.arrival))
+    result.prompt_tokens.append(request.prompt_tokens)
+    result.output_tokens.append(min(max(request.output_tokens, 1), room) if served else 0)
+    for times in (result.scheduled, result.first_token, result.finished):
+        times.append(NEVER)
+    for numbers in (result.preemptions, result.cached_tokens):
+        numbers.append(0)
