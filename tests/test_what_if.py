@@ -115,6 +115,18 @@ def bounds(model: Model, name: str) -> tuple[int, int, int]:
         ("jamba-v0.1", "fp8", 1, False, 55_064_487_840),
         ("gemma-2-9b", "fp8", 1, False, 10_159_816_352),
         ("llama-3.1-70b", "fp8_per_block", 8, False, 9_086_443_520),
+        ("llama-3.2-1b", "fp8", 1, False, 1_498_550_528),
+        ("phi-3-mini-4k", "fp8", 1, False, 4_018_280_960),
+        ("mixtral-8x7b", "fp8", 1, False, 46_966_253_824),
+        ("deepseek-v2-lite", "fp8", 1, False, 16_129_462_920),
+        ("deepseek-v2", "fp8", 1, False, 236_839_163_040),
+        ("lfm2-8b-a1b", "fp8", 1, False, 8_474_368_040),
+        ("whisper-large-v3", "fp8", 1, False, 1_619_221_888),
+        ("qwen2.5-vl-7b", "fp8", 1, False, 9_384_516_552),
+        ("gemma-3-4b", "fp8", 1, False, 5_247_862_232),
+        ("qwen3-vl-235b-a22b", "fp8", 1, False, 236_920_464_408),
+        ("qwen3.5-122b-a10b", "fp8", 1, False, 124_133_410_088),
+        ("llama-4-maverick", "fp8", 1, False, 403_707_427_584),
     ],
 )
 def test_loading_holds_what_the_engine_holds(
@@ -259,6 +271,16 @@ def test_towers_and_layers_ahead_stay_as_they_are_in_a_guess() -> None:
     e = explain_weights(Deployment(model=model, gpu="b200", quantization="nvfp4"))
     assert all(not row.quantized for row in (*e.rows, *e.mtp) if row.group.value == "vision" or row in e.mtp)
     assert e.mtp
+
+
+def test_towers_that_were_not_seen_are_told_with_an_interval() -> None:
+    """Whether a class hands its quantization on to its towers is known for some classes alone."""
+    seen = catalogued("qwen2.5-vl-7b")
+    assert recipe_of(seen.with_quantization("fp8")).variants == ()
+    other = replace(seen, architecture="SomeOtherClass")
+    lines = budget(Deployment(model=other, gpu="h100", quantization="fp8", max_model_len=8192)).lines
+    assert lines[0].low_bytes == lines[0].needs_bytes < lines[0].high_bytes
+    assert recipe_of(other.with_quantization("experts_int8")).variants == ()
 
 
 def test_a_quantized_checkpoint_is_no_what_if() -> None:

@@ -468,6 +468,8 @@ def quantization_cautions(d: Deployment, version: Version) -> Iterator[str]:
     if recipe.scheme is None and Group.EXPERTS not in d.model.parameters_by_group():
         yield f"{told} quantizes routed experts alone, and this model has none: nothing changes."
         return
+    if recipe.varies:
+        yield f"{told}: low and high of the weights tell {recipe.varies}."
     if version >= what_if.WHILE_LOADING[recipe.asked].streamed:
         largest = max(sum(weight.values for weight in layer.weights) for layer in _distinct(d.model))
         size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))

@@ -111,11 +111,32 @@ EVEN_TOWERS = 64
 KEPT_PLAIN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "falcon_mamba": ("state",),
+        "gemma3n": ("vision", "audio"),
+        "gemma4": ("vision", "audio"),
         "jamba": ("state",),
+        "llama4": ("vision",),
         "mamba": ("state",),
     }
 )
-"""Model type -> groups whose layers vLLM makes without a quantization (layers/mamba/mamba_mixer.py, 0.32)."""
+"""Model type, without the ``_text`` of a nested one -> groups that vLLM makes without a quantization: Mamba-1 mixers
+(layers/mamba/mamba_mixer.py, 0.32), towers that are transformers' own (models/gemma4_mm.py, gemma3n_mm.py) or get no
+quantization (mllama4.py)."""
+
+QUANTIZED_TOWERS = frozenset(
+    {
+        "Gemma3ForConditionalGeneration",
+        "LightOnOCRForConditionalGeneration",
+        "LlavaForConditionalGeneration",
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForConditionalGeneration",
+        "WhisperForConditionalGeneration",
+    }
+)
+"""Classes whose towers were seen to be quantized with the rest (0.32, on the meta device); of others it is not known."""
 
 
 class Usual(NamedTuple):

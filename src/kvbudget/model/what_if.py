@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from kvbudget.model.model import Model
 
 GGUF = "gguf:"
+FLAG = "--quantization"
 
 _LAYER_SOURCE = "vLLM 0.32, model_executor/layers/quantization/online/"
 _INT8 = Format(name="int8", block_elems=1, block_bytes=1, source=_LAYER_SOURCE)
 _NIBBLES = Format(name="4-bit", block_elems=2, block_bytes=1, source=_LAYER_SOURCE)
-
-TOWERS_UP = Names(["mlp.up_proj"], key="--quantization", kind="substring")
-TOWERS_FC = Names(["mlp.fc1", "mlp.fc2"], key="--quantization", kind="substring")
-"""Of a vision tower: what is joined to the gate, and what is quantized only where its widths are even."""
 
 LAYOUTS: Mapping[str, Scheme] = MappingProxyType(
     {
@@ -56,11 +53,19 @@ Scales are float32 but for MXFP4's and MXFP8's exponents and NVFP4's scales of b
 ONE_SCALE = frozenset({"fp8_tensor", "nvfp4"})
 """Layouts with a scale of the whole matrix, of which vLLM keeps one for the projections that it joins."""
 
-_SECOND = ("k_proj", "v_proj", "in_proj_z", "in_proj_a")
-JOINED = Names(_SECOND, key="--quantization")
-JOINED_GATED = Names((*_SECOND, "up_proj"), key="--quantization")
-"""Projections that vLLM joins to the one before them, with and without a gate beside the up projection
+JOINED = ("k_proj", "v_proj", "in_proj_z", "in_proj_a")
+JOINED_TO: Mapping[str, str] = MappingProxyType({"up_proj": "gate_proj", "kv_a_proj_with_mqa": "q_a_proj"})
+"""Projections that vLLM joins to the one before them; the latter where that one is there
 (vllm/model_executor/models, packed_modules_mapping)."""
+
+CROSS = Names(["encoder_attn.k_proj"], key=FLAG)
+"""Of attention to an encoder vLLM joins keys and values alone."""
+
+TOWERS_JOINED = Names([".k_proj", ".v_proj", ".up_proj"], key=FLAG, kind="substring")
+TOWERS_EVEN = Names(["mlp.fc1", "mlp.fc2"], key=FLAG, kind="substring")
+TOWERS_PLAIN = Names(["patch_merger.merging_layer"], key=FLAG, kind="substring")
+"""Of a tower: what is joined to the projection before it, what is quantized only where its widths are even, and what is
+a plain linear layer (models/siglip.py, mistral3.py)."""
 
 
 def what_if(model: Model, name: str, version: Version) -> Recipe:
@@ -82,7 +87,8 @@ def what_if(model: Model, name: str, version: Version) -> Recipe:
         return mix_recipe(model, name.strip()[len(GGUF) :])
     row = while_loading(key, version)
     if row is not None:
-        return _while_loading(row, _kept_plain(model), JOINED_GATED if _is_gated(model) else JOINED)
+        made = _while_loading(row, _kept_plain(model), _joined(model))
+        return made if _knows_towers(model) else _doubtful_towers(made)
     usual = facts.USUAL_ALIASES.get(key, key)
     if usual in facts.USUAL:
         ahead = tuple(f"{model.prefix}.{len(model.layers) + i}" for i in range(len(model.mtp)))
@@ -132,12 +138,13 @@ def _not_in_this_version(row: facts.WhileLoading, version: Version) -> str:
 
 
 @lru_cache(maxsize=64)
-def _while_loading(row: facts.WhileLoading, kept: frozenset[Group], joined: Names) -> Recipe:
+def _while_loading(row: facts.WhileLoading, kept: frozenset[Group], joined: tuple[str, ...]) -> Recipe:
     """Return what the engine makes of plain weights (layers/quantization/online/base.py, 0.32).
 
     Linear layers of towers are among them; `kept` are the parts that the model's class makes without quantization.
     """
     linear, experts = LAYOUTS.get(row.linear), LAYOUTS.get(row.experts)
+    names = Names(joined, key=FLAG)
     kinds = dict.fromkeys(scheme.name for scheme in (linear, experts) if scheme is not None)
     what = " and ".join(kinds) + ("" if linear else ", routed experts alone") + ("" if experts else ", linear layers")
     recipe = Recipe(
@@ -146,14 +153,14 @@ def _while_loading(row: facts.WhileLoading, kept: frozenset[Group], joined: Name
         scheme=linear,
         groups=BODY | TOWERS | {Group.ROUTER} if linear else frozenset(),
         never=kept | {Group.EMBEDDINGS, Group.NORMS, Group.HEAD},
-        rules=tuple(_loading_rules(row, linear, experts, joined)),
+        rules=tuple(_loading_rules(row, linear, experts, names)),
         origin="loading",
         asked=row.name,
     )
     if row.linear != "nf4" or linear is None:
         return recipe
     twice = replace(linear, scale_bytes=1, superblock=256)  # as the oldest versions keep them
-    rules = tuple(_loading_rules(row, twice, twice, joined))
+    rules = tuple(_loading_rules(row, twice, twice, names))
     other = replace(recipe, scheme=twice, rules=rules)
     return replace(recipe, variants=(other,), varies="scales that are quantized again, or not")
 
@@ -161,12 +168,15 @@ def _while_loading(row: facts.WhileLoading, kept: frozenset[Group], joined: Name
 def _loading_rules(
     row: facts.WhileLoading, linear: Scheme | None, experts: Scheme | None, joined: Names
 ) -> Iterator[Rule]:
-    """Yield the rules for experts, for projections that share the scale of the one they are joined to, for towers."""
+    """Yield the rules for towers, experts, and projections that share the scale of the one they are joined to."""
     if linear is not None:
-        rest = _without_scale(linear) if row.linear in ONE_SCALE else linear
-        yield Rule(scheme=rest, names=TOWERS_UP, group=Group.VISION)
         even = replace(linear, in_multiple=facts.EVEN_TOWERS, out_multiple=facts.EVEN_TOWERS)
-        yield Rule(scheme=even, names=TOWERS_FC, group=Group.VISION)
+        yield Rule(scheme=even, names=TOWERS_EVEN, group=Group.VISION)
+        yield Rule(scheme=None, names=TOWERS_PLAIN, group=Group.VISION)
+    if linear is not None and row.linear in ONE_SCALE:
+        for tower in (Group.VISION, Group.AUDIO):
+            yield Rule(scheme=_without_scale(linear), names=TOWERS_JOINED, group=tower)
+        yield Rule(scheme=linear, names=CROSS)
     for group, key, scheme in ((Group.EXPERTS, row.experts, experts), (None, row.linear, linear)):
         if scheme is not None and key in ONE_SCALE:
             yield Rule(scheme=_without_scale(scheme), names=joined, group=group)
@@ -203,7 +213,7 @@ def _from_section(row: facts.Usual, section: Mapping[str, object], ahead: tuple[
     recipe = read_recipe({"quantization_config": dict(section)})
     if recipe is None:  # pragma: no cover - the rows of the table quantize
         raise CannotTell(f"The recipe of {row.name} quantizes nothing.", key="quantization")
-    kept = (Rule(scheme=None, names=Names(ahead, key="--quantization")),) if ahead else ()
+    kept = (Rule(scheme=None, names=Names(ahead, key=FLAG)),) if ahead else ()
     return replace(
         recipe,
         method=row.name,
@@ -225,8 +235,26 @@ def _kept_plain(model: Model) -> frozenset[Group]:
     return routers | frozenset(Group(name) for name in facts.KEPT_PLAIN.get(kind, ()))
 
 
-def _is_gated(model: Model) -> bool:
-    return any(weight.name.endswith("gate_proj") for layer in model.layers for weight in layer.weights)
+def _knows_towers(model: Model) -> bool:
+    """Whether it is known what vLLM quantizes of a model's towers."""
+    kept = _kept_plain(model)
+    return model.architecture in facts.QUANTIZED_TOWERS or all(tower.group in kept for tower in model.towers)
+
+
+@lru_cache(maxsize=64)
+def _doubtful_towers(recipe: Recipe) -> Recipe:
+    """Return the recipe with a variant that leaves towers as they are."""
+    if recipe.scheme is None:
+        return recipe
+    other = replace(recipe, never=recipe.never | TOWERS, variants=())
+    varies = "; ".join(part for part in (recipe.varies, "whether the towers are quantized too") if part)
+    return replace(recipe, variants=(*recipe.variants, other), varies=varies)
+
+
+def _joined(model: Model) -> tuple[str, ...]:
+    """Return the projections of a model that vLLM joins to others."""
+    there = {weight.name.rpartition(".")[2] for layer in model.layers for weight in layer.weights}
+    return JOINED + tuple(name for name, to in JOINED_TO.items() if to in there)
 
 
 def _has_experts(model: Model) -> bool:
