@@ -241,7 +241,6 @@ def _knows_towers(model: Model) -> bool:
     return model.architecture in facts.QUANTIZED_TOWERS or all(tower.group in kept for tower in model.towers)
 
 
-@lru_cache(maxsize=64)
 def _doubtful_towers(recipe: Recipe) -> Recipe:
     """Return the recipe with a variant that leaves towers as they are."""
     if recipe.scheme is None:
