@@ -346,6 +346,17 @@ def test_a_table_has_quantizations_as_an_axis() -> None:
     assert [name for name in ("fp8", "awq", "gguf:Q4_K_M") if f",{name}," in text] == ["fp8", "awq", "gguf:Q4_K_M"]
 
 
+def test_a_table_has_the_plain_checkpoint_beside_them() -> None:
+    """None is the checkpoint as it is."""
+    code, text = run("table", LLAMA_8B, "--gpu", "l4", "--quantizations", "none,fp8", "--contexts", "8K", "--json")
+    told = json.loads(text)
+    assert code == 0
+    sizes = {cell["quantization"]: cell["weights_bytes"] for cell in told["cells"]}
+    assert sizes[None] > 1.7 * sizes["fp8"]
+    _, text = run("table", LLAMA_8B, "--gpu", "l4", "--quantizations", "none,fp8", "--contexts", "8K")
+    assert "\nnone " in text
+
+
 def test_explain_weights_takes_the_flag() -> None:
     """The groups with the types of their tensors."""
     code, text = run("explain", "weights", LLAMA_8B, "-q", "gguf:Q4_K_M")

@@ -56,16 +56,27 @@ class Several(click.ParamType):  # type: ignore[type-arg] # generic in newer rel
         return tuple(self.one.convert(part, param, ctx) for part in parts)
 
 
+class Quantization(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
+    """The name of a quantization; none is the checkpoint as it is."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | None:  # noqa: ANN401, ARG002
+        """Return the name."""
+        return None if value.lower() == "none" else str(value)
+
+
 def _parameters() -> list[click.Parameter]:
     """Return the options of a deployment, each of which takes several values here, and those of the table."""
     found: list[click.Parameter] = [*model_parameters()]
     for option in deployment_parameters():
         if option.name in ("context", "num_gpus"):
             continue
+        if option.name == "quantization":
+            option.type = Quantization()
+            option.opts.append("--quantizations")
         if not option.is_flag:
             option.type = Several(option.type)
-        if option.name == "quantization":
-            option.opts.append("--quantizations")
         found.append(option)
     tokens = Several(TOKENS)
     contexts = ["--contexts", "--context"]
@@ -100,7 +111,7 @@ def table(
     kvbudget table llama-3.1-8b
     kvbudget table llama-3.1-8b --gpu l4,h100 --contexts 4K,32K --batches 1,8
     kvbudget table qwen3-235b-a22b-fp8 --gpu h200 -tp 4,8 --kv-cache-dtype auto,fp8
-    kvbudget table llama-3.1-8b --gpu l4 --quantizations fp8,awq,gguf:Q4_K_M
+    kvbudget table llama-3.1-8b --gpu l4 --quantizations none,fp8,awq,gguf:Q4_K_M
     """  # noqa: D301 - click reads the backspace character
     if sum((as_json, as_csv, as_md)) > 1:
         raise InputError("--json, --csv and --md exclude each other; give one of them.")

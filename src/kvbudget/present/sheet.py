@@ -203,7 +203,9 @@ def axis_name(name: str) -> str:
 
 
 def axis_text(name: str, value: Any) -> str:  # noqa: ANN401 - any choice
-    """Return a choice as text: bytes in GiB, counts with separators."""
+    """Return a choice as text: bytes in GiB, counts with separators, none where nothing was chosen."""
+    if value is None:
+        return "none"
     plain = axis_value(value)
     if name.endswith("_bytes") and isinstance(plain, int):
         return human_bytes(plain)
