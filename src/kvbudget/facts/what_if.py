@@ -101,9 +101,10 @@ WHILE_LOADING: Mapping[str, WhileLoading] = MappingProxyType(
 """By name. `online` and `torchao` say nothing by themselves: a configuration of their own names the layers."""
 
 
-ROUTERS_TOO = frozenset({"k2_horizon", "lfm2_moe", "qwen3_moe", "qwen3_omni_moe", "qwen3_vl_moe"})
+ROUTERS_TOO = frozenset({"hunyuan_v1_moe", "k2_horizon", "lfm2_moe", "qwen3_moe", "qwen3_omni_moe", "qwen3_vl_moe"})
 """Model types, without the ``_text`` of a nested one, whose router is a linear layer like the others to vLLM, so that it
-is quantized while loading (model_executor/models/, GateLinear with a quant_config, 0.32)."""
+is quantized while loading (model_executor/models/, GateLinear with a quant_config, 0.32; Hunyuan runs through
+transformers, all of whose linear layers are)."""
 
 EVEN_TOWERS = 64
 """SigLIP's feed-forward layers are quantized only if both widths are multiples of it (models/siglip.py, 0.32)."""
