@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvbudget import Deployment, Model
+from kvbudget.basis import Basis
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import step_times as facts
 from kvbudget.facts.gpus import GPUS, find_gpu
-from kvbudget.simulation.clock import Batch
+from kvbudget.simulation.clock import Batch, StepCount
 from kvbudget.simulation.fitting import (
     FITTED,
     GUESSED,
@@ -27,6 +28,7 @@ from kvbudget.simulation.fitting import (
     fit_line,
     parse_points,
     parse_step_time,
+    provenance,
 )
 from kvbudget.simulation.operations import ROUGH, card_rates, operations_of, roofline
 from kvbudget.simulation.roofline import Attended, Roofline
@@ -213,6 +215,8 @@ def test_the_interval_says_what_is_known() -> None:
     assert clock_of("llama-3.1-8b", "rtxpro6000", 2).error == 0.25, "the link is unknown"
     assert clock_of("qwen3-30b-a3b", "h100").error == 0.25, "experts are chosen as the text wants it"
     assert clock_of("llama-3.1-8b", "a10g").error == 0.25
+    assert clock_of("llama-3.1-8b", "mi300x").error == 0.5, "no log of such a card"
+    assert clock_of("deepseek-v3", "h200", 8).error == 0.5, "no log of such attention"
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------
@@ -285,6 +289,11 @@ def test_what_nobody_knows_is_refused() -> None:
     with pytest.raises(CannotTell, match=r"How fast a step is on RTX-3060-12GB is not known.*--step-time") as caught:
         roofline(deployment("llama-3.2-1b", "3060"))
     assert caught.value.key == "step_time"
+    for layout in ({"pipeline_parallel_size": 2}, {"tensor_parallel_size": 16, "decode_context_parallel_size": 2}):
+        (name,) = set(layout) - {"tensor_parallel_size"}
+        with pytest.raises(CannotTell, match=f"--{name.replace('_', '-')} 2 is not known") as caught:
+            roofline(deployment("llama-3.1-8b").replaced(**layout))
+        assert caught.value.key == name
     with pytest.raises(CannotTell, match="link between two RTX-4090-24GB"):
         roofline(deployment("llama-3.1-8b", "rtx4090", 2))
 
@@ -372,6 +381,15 @@ def test_a_given_step_time_is_taken_as_it_is() -> None:
     for text in ("8", "8,x", "", "8,20,3", "nan,1", "-1,5", "0,0"):
         with pytest.raises(InputError):
             parse_step_time(text)
+
+
+def test_every_clock_says_what_it_is_worth() -> None:
+    assert provenance(parse_step_time("8,20")) == (Basis.GIVEN, "8 ms a step and 20 µs for each of its tokens", 0.0)
+    assert provenance(StepCount()) == (Basis.ASSUMED, "time counted in steps", 0.0)
+    estimated = provenance(clock_of("llama-3.1-8b"))
+    assert (estimated.basis, estimated.error) == (Basis.ESTIMATED, 0.15)
+    assert "vLLM 0.24.0" in estimated.source
+    assert estimated.interval(2.0) == pytest.approx((1.7, 2.3))
 
 
 @pytest.mark.parametrize("text", ["", "8", "x:8", "1:2:3:4", "1:0", "0:8", "1:-8", "1:nan", "1:inf", "1e99:8", "1:8,"])

@@ -109,7 +109,7 @@ SPECS = [
     ),
     (
         replace(BASIC, turns="3"),
-        "2,000 requests in conversations of 3 turns of conversations 10 a second (Poisson), 100 tokens in, 10 out",
+        "2,000 requests in conversations of 3 turns of users 10 a second (Poisson), 100 tokens in, 10 out",
     ),
 ]
 

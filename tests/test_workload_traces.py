@@ -188,7 +188,7 @@ vllm:request_prompt_tokens_bucket{engine="0",le="1.0",model_name="m"} 0.0
 vllm:request_prompt_tokens_bucket{engine="0",le="100.0",model_name="m"} 4.0
 vllm:request_prompt_tokens_bucket{engine="0",le="200.0",model_name="m"} 10.0
 vllm:request_prompt_tokens_bucket{engine="0",le="+Inf",model_name="m"} 10.0
-vllm:request_prompt_tokens_bucket{engine="1",le="200.0",model_name="m"} 10.0
+vllm:request_prompt_tokens_bucket{engine="1",le="200.0",model_name="m"} 10.0 # {trace_id="a}"} 7.0 1.0
 vllm:request_prompt_tokens_bucket{engine="1",le="+Inf",model_name="m"} 10.0
 vllm:request_generation_tokens_bucket{engine="0",le="10.0",model_name="m"} 10.0
 vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 20.0

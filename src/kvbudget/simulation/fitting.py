@@ -7,6 +7,7 @@ from itertools import combinations
 from math import exp, fsum, isfinite, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvbudget.basis import Basis
 from kvbudget.errors import InputError
 from kvbudget.headers.source import shown
 from kvbudget.simulation.clock import Batch, StepTime
@@ -17,6 +18,8 @@ from kvbudget.workload.rows import json_document
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from kvbudget.simulation.clock import Clock
 
 _SECOND = 10**12
 _MOST = 1e9
@@ -258,3 +261,36 @@ def _mean_step(name: str, document: Mapping[str, Any]) -> Measured:
         pairs=round(context + prefilling * prompt**2 / 2),
     )
     return Measured(batch, seconds)
+
+
+# --- what a clock is worth -----------------------------------------------------------------------------------------
+
+
+class Provenance(NamedTuple):
+    """What stands beside every time that a clock gave.
+
+    Attributes:
+        basis: How the clock is known.
+        source: Where it comes from, in words.
+        error: The half-width of the interval of a step, and so of any sum of steps, as a share of it. How long a request
+            waits in a queue that never empties is less sure, as errors add up there.
+    """
+
+    basis: Basis
+    source: str
+    error: float
+
+    def interval(self, value: float) -> tuple[float, float]:
+        """Return the low and the high end of a time."""
+        return value * (1 - self.error), value * (1 + self.error)
+
+
+def provenance(clock: Clock) -> Provenance:
+    """Return what a clock is worth."""
+    match clock:
+        case Roofline(source=source, error=error):
+            return Provenance(Basis.ESTIMATED, source, error)
+        case StepTime(base=base, per_token=per_token):
+            given = f"{base / 10**9:g} ms a step and {per_token / 10**6:g} µs for each of its tokens"
+            return Provenance(Basis.GIVEN, given, 0.0)
+    return Provenance(Basis.ASSUMED, "time counted in steps", 0.0)

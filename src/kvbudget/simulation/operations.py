@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvbudget.deployment import flag
 from kvbudget.engines import vllm
 from kvbudget.engines.vllm_overhead import FAST_LINK_BYTES_PER_S, Share
 from kvbudget.errors import CannotTell, InputError
@@ -134,23 +135,27 @@ def _bound(read_bytes: float, work: float, rate: Rate) -> float:
     return longer * (1 + (min(memory, arithmetic) / longer) ** KNEE) ** (1 / KNEE) if longer else 0.0
 
 
-ROUGH = 0.25
-"""Half-width of the interval of a step whose parts were not all measured, as a share of it."""
+ROUGH, UNCHECKED = 0.25, 0.5
+"""Half-widths of the interval of a step whose parts were not all measured, as shares of it: where logs of such steps
+were held against it (bench/step_time.py), and where none was."""
 
 
 def roofline(d: Deployment) -> Roofline:
     """Return the clock of a deployment, from the shapes of its model and what was measured on its card.
 
     Raises:
-        CannotTell: Nobody's figure for the card's bandwidth or arithmetic is known.
+        CannotTell: Nobody's figure for the card's bandwidth or arithmetic is known, or the layout's steps overlap.
         InputError: The engine refuses the deployment.
     """
+    for name in ("pipeline_parallel_size", "decode_context_parallel_size"):
+        if getattr(d, name) > 1:
+            raise CannotTell(
+                f"How long a step takes with {flag(name)} {getattr(d, name)} is not known; give --step-time.", key=name
+            )
     rates, measured = card_rates(d.card, _ranks(d))
     operations = operations_of(d, rates)
-    plain = measured and not operations.experts and _is_plain(d)
     how = rates.source if measured else f"{d.card.name} was not measured: usual shares of its peaks"
-    error = (facts.LOGGED if d.card.name in facts.LOGGED_CARDS else facts.MEASURED) if plain else ROUGH
-    return Roofline(operations, source=f"roofline ({how})", error=error)
+    return Roofline(operations, source=f"roofline ({how})", error=_error(d, measured=measured))
 
 
 def _ranks(d: Deployment) -> int:
@@ -158,12 +163,16 @@ def _ranks(d: Deployment) -> int:
     return d.tensor_parallel_size * (d.data_parallel_size if d.enable_expert_parallel else 1)
 
 
-def _is_plain(d: Deployment) -> bool:
-    """Whether all of a step was measured: 16-bit or 8-bit products, grouped attention, a fast link or none."""
-    link = d.card.interconnect_bytes_per_s or 0
-    linked = _ranks(d) == 1 or link > FAST_LINK_BYTES_PER_S
-    plain = all(isinstance(cache, Attention) for layer in d.model.layers for cache in layer.caches)
-    return linked and plain and d.pipeline_parallel_size == 1 and d.model.quantization is None
+def _error(d: Deployment, *, measured: bool) -> float:
+    """Return how wide the interval is; dense 16-bit layers of grouped attention without a slow link are known best."""
+    if not measured and d.card.maker != "NVIDIA":
+        return UNCHECKED
+    if not all(isinstance(cache, Attention) for layer in d.model.layers for cache in layer.caches):
+        return UNCHECKED
+    linked = _ranks(d) == 1 or (d.card.interconnect_bytes_per_s or 0) > FAST_LINK_BYTES_PER_S
+    if measured and linked and not d.model.num_experts and d.model.quantization is None:
+        return facts.LOGGED if d.card.name in facts.LOGGED_CARDS else facts.MEASURED
+    return ROUGH
 
 
 def card_rates(card: Gpu, ranks: int) -> tuple[CardRates, bool]:
@@ -209,7 +218,7 @@ def _link(card: Gpu) -> Link:
 
 
 def operations_of(d: Deployment, rates: CardRates) -> Operations:
-    """Return what a step of a deployment does on one rank; the stages of a pipeline are taken as one."""
+    """Return what a step of a deployment does on one rank."""
     s = vllm.settings(d)
     tp, model = d.tensor_parallel_size, d.model
     expert_ranks = tp * d.data_parallel_size if d.enable_expert_parallel else tp

@@ -6,7 +6,7 @@ other; on top come a constant for each kernel, one for each all-reduce, and what
 of its requests. Everything is turned into whole picoseconds once, so that sums over many steps are exact.
 
 Known errors: experts are taken to be chosen evenly, the context of a window is clipped at the mean of the batch, and
-stages of a pipeline are taken one after the other.
+data-parallel replicas that share experts are taken to have equal batches and never to wait for each other.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ _BY_BUCKETS = "The metrics count lengths in buckets; inside a bucket all lengths
 
 def _bucket(lines: Lines, rest: str) -> tuple[float, float]:
     """Return edge and count of ``le="500.0",model="x"} 12``."""
-    labels, closed, value = rest.rpartition("}")
+    labels, closed, value = rest.partition(" # ")[0].rpartition("}")  # an exemplar may follow
     _, has_edge, edge = labels.partition('le="')
     try:
         result = float(edge.partition('"')[0]), float(value.split()[0])
@@ -221,7 +221,9 @@ def _cumulative(name: str, metric: str, buckets: Mapping[float, float]) -> Histo
     below, largest = 0.0, 0
     for edge, total in sorted(buckets.items()):
         if total < below:
-            raise InputError(f"{name}: {metric} counts fewer requests up to {edge:g} than before; take it anew.")
+            raise InputError(
+                f"{name}: {metric} counts fewer requests up to {edge:g} than before; give the page of one engine."
+            )
         if isfinite(edge):
             largest = min(int(edge), MAX_TOKENS)
         elif total > below and not largest:

@@ -42,7 +42,7 @@ class WorkloadSpec:
     """A workload as options say it; None and False stand for an option that was not given.
 
     Args:
-        rate: Requests a second; ``inf`` sends all at once.
+        rate: Requests a second, with `turns` conversations that begin in a second; ``inf`` sends all at once.
         requests: How many requests there are.
         prompt_tokens: Lengths of prompts: ``1024``, ``uniform:16:4096``, ``lognormal:MEDIAN:P95[:MOST]``.
         output_tokens: The same for answers.
@@ -160,7 +160,7 @@ def _random(seed: int) -> Random:
 def _check(spec: WorkloadSpec, source: Trace | Profile | None) -> None:
     """Refuse options that contradict each other or do nothing."""
     timed = isinstance(source, Trace) and source.timed
-    if spec.users is not None and spec.rate is not None and spec.turns is None:
+    if spec.users is not None and spec.rate is not None:
         raise InputError(
             "--users and --rate: users send when they have their answer, not at a rate; give one of the two."
         )
@@ -267,7 +267,7 @@ def _closed(
             rng=_random(spec.seed), starts=starts, one_talk=starts is not None,
         )  # fmt: skip
 
-    who = f"{users:,} users" if rate is None or burstiness is None else f"conversations {_arriving(rate, burstiness)}"
+    who = f"{users:,} users" if rate is None or burstiness is None else f"users {_arriving(rate, burstiness)}"
     thinking = f" who think {'' if pause.constant else 'on average '}{pause.mean:g} s" if pause.mean else ""
     return Workload(
         description=f"{count:,} requests{talk} of {who}{thinking}, {what}{_sharing(prefixes)}",
