@@ -272,8 +272,8 @@ class Provenance(NamedTuple):
     Attributes:
         basis: How the clock is known.
         source: Where it comes from, in words.
-        error: The half-width of the interval of a step, and so of any sum of steps, as a share of it. How long a request
-            waits in a queue that never empties is less sure, as errors add up there.
+        error: The half-width of the interval of a step, and so of any sum of steps, as a share of it. How long a
+            request waits in a queue that never empties is less sure, as errors add up there.
     """
 
     basis: Basis
