@@ -4,7 +4,8 @@
 
 First each second in which a run only decoded: the step that the log shows (requests / tokens a second) and the one that
 the clock gives for the same requests and contexts. Then the whole run, its arrivals through the simulated scheduler:
-median times to the first token, between tokens and to the end. Says how many lie in the interval that the clock claims.
+median times to the first token, between tokens and to the end; once more with the clock held to those decoding seconds,
+as a user would hold it to a few measured steps. Says what lies in the interval that the clock claims.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from kvbudget import Deployment, Model, budget
 from kvbudget.errors import CannotTell
 from kvbudget.simulation.clock import Batch
+from kvbudget.simulation.fitting import Measured, calibrate
 from kvbudget.simulation.operations import roofline
 from kvbudget.workload.request import Request
 
@@ -83,12 +85,18 @@ def context(row: dict[str, Any], now: float) -> float:
     return float(row["input_toks"] + passed * row["output_toks"])
 
 
-def compare_steps(clock: Roofline, points: list[tuple[int, int, float]], replicas: int) -> None:
-    """Print predicted against observed steps."""
-    errors = []
+def batches(points: list[tuple[int, int, float]], replicas: int) -> list[Measured]:
+    """Return the steps of one replica."""
+    found = []
     for requests, tokens, seconds in points:
         each, held = -(-requests // replicas), round(tokens / replicas)
-        errors.append(clock.step(Batch(each, each, held, held)) / 1e12 / seconds - 1)
+        found.append(Measured(Batch(each, each, held, held), seconds))
+    return found
+
+
+def compare_steps(clock: Roofline, points: list[Measured]) -> None:
+    """Print predicted against observed steps."""
+    errors = [clock.step(point.batch) / 1e12 / point.seconds - 1 for point in points]
     if errors:
         inside = sum(abs(error) <= clock.error for error in errors)
         print(
@@ -151,9 +159,12 @@ def main() -> None:
             print(f"{run.name}: {refused}")
             continue
         print(f"{run.name}: {clock.source}")
-        compare_steps(clock, decoding(log, series), d.data_parallel_size)
+        points = batches(decoding(log, series), d.data_parallel_size)
+        compare_steps(clock, points)
         if simulate is not None:
             compare_runs(run, d, clock, log, blocks)
+            print(f"  the same clock held to {len(points)} of its own steps:")
+            compare_runs(run, d, calibrate(clock, points), log, blocks)
 
 
 if __name__ == "__main__":

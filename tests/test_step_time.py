@@ -348,6 +348,7 @@ def test_a_clock_is_held_to_measured_steps() -> None:
         assert held.step(batch) == pytest.approx(1.2 * clock.step(batch), rel=1e-4)
     uneven = calibrate(clock, [slower[0], slower[1]._replace(seconds=slower[1].seconds * 1.44)])
     assert uneven.error == pytest.approx(0.2, abs=1e-6)
+    assert calibrate(clock, slower[:2]).error == clock.error, "two steps prove little"
     with pytest.raises(InputError, match="No measured steps to calibrate"):
         calibrate(clock, ())
 

@@ -32,6 +32,10 @@ GUESSED = 0.25
 """The same where nothing is left to check the fit with."""
 
 
+_ENOUGH = 3
+"""Measured steps that one factor can be checked with."""
+
+
 class Measured(NamedTuple):
     """A measured step: what it computed and how many seconds it took."""
 
@@ -206,7 +210,8 @@ class Scaled:
 def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured steps") -> Roofline:
     """Return a clock scaled so that it is right for measured steps in the geometric mean.
 
-    Its interval is ±7 %, or the largest error that is left where that is more.
+    Its interval is ±7 %, or the largest error that is left where that is more; with less than three steps, which leave
+    little to check with, not below what it was.
 
     Raises:
         InputError: There is no point.
@@ -217,9 +222,9 @@ def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured
     mean = fsum(ratios) / len(ratios)
     worst = max(exp(abs(ratio - mean)) - 1 for ratio in ratios)
     factor = exp(mean)
-    return Roofline(
-        Scaled(clock.costs, factor), source=f"{clock.source}, times {factor:.3g} as in {what}", error=max(FITTED, worst)
-    )
+    error = max(FITTED, worst, clock.error if len(points) < _ENOUGH else 0.0)
+    source = f"{clock.source}, times {factor:.3g} as in {what}"
+    return Roofline(Scaled(clock.costs, factor), source=source, error=error)
 
 
 def bench_points(paths: Iterable[Path]) -> tuple[Measured, ...]:
