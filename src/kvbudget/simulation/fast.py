@@ -23,8 +23,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from kvbudget.simulation.clock import Batch
-from kvbudget.simulation.runs import Runs, SharedRuns
 from kvbudget.simulation.results import NEVER, Result, Step
+from kvbudget.simulation.runs import Runs, SharedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
