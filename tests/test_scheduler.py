@@ -202,34 +202,84 @@ class Roofline:
         return arrival
 
 
-@settings(deadline=None, max_examples=150)
-@given(seed=st.integers(0, 10**9), threshold=st.just(0))
-def test_jumps_change_nothing(seed: int, threshold: int) -> None:
+def without_fallback(case: Case) -> SchedulerSettings:
+    """Return a case's settings with what the fast way does not do left out."""
+    chosen: SchedulerSettings = case.settings._replace(policy="fcfs", long_prefill_token_threshold=0)
+    return chosen
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**9), context=st.booleans())
+def test_jumps_change_nothing(seed: int, context: bool) -> None:
     """The fast way gives the same result and the same steps, on random workloads under pressure."""
     case = bench().random_case(seed)
-    chosen = case.settings._replace(policy="fcfs", long_prefill_token_threshold=threshold)
-    requests = [request._replace(segments=()) for request in bench().requests_of(case)]
-    clock: Clock = StepTime(15, 20) if case.clocked else StepCount()
-    plain, fast, unrecorded = both(requests, chosen, clock)
+    clock: Clock = Roofline() if context else StepTime(15, 20) if case.clocked else StepCount()
+    plain, fast, unrecorded = both(bench().requests_of(case), without_fallback(case), clock)
     assert fast == plain
     assert unrecorded == plain[0]
 
 
-@settings(deadline=None, max_examples=40)
-@given(seed=st.integers(0, 10**9))
-def test_jumps_change_nothing_on_a_clock_that_sees_the_context(seed: int) -> None:
-    case = bench().random_case(seed)
-    chosen = case.settings._replace(policy="fcfs", long_prefill_token_threshold=0)
-    requests = [request._replace(segments=()) for request in bench().requests_of(case)]
-    plain, fast, unrecorded = both(requests, chosen, Roofline())
+PIECES = st.tuples(st.integers(1, 9), st.sampled_from([1, 4, 5, 8, 13, 16]))
+DOCUMENTS = st.lists(st.lists(PIECES, min_size=1, max_size=4), min_size=1, max_size=4)
+TURNS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 40), st.integers(1, 40), st.integers(0, 60)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    documents=DOCUMENTS,
+    turns=TURNS,
+    size=st.sampled_from([1, 4, 16]),
+    spare=st.integers(0, 80),
+    batch=st.sampled_from([16, 40, 200]),
+    flags=st.tuples(st.booleans(), st.booleans()),
+)
+def test_jumps_change_nothing_where_prefixes_are_shared(
+    documents: list[list[tuple[int, int]]],
+    turns: list[tuple[int, int, int, int, int]],
+    size: int,
+    spare: int,
+    batch: int,
+    flags: tuple[bool, bool],
+) -> None:
+    """Prompts that begin with parts of a few documents, to their ends or beyond, in pools that are too small."""
+    requests = []
+    now = 0.0
+    for document, parts, rest, output, gap in turns:
+        now += gap / 1000
+        segments = tuple(Segment(*piece) for piece in documents[document % len(documents)][:parts])
+        prompt = min(sum(segment.tokens for segment in segments) + rest, 99)
+        requests.append(Request(now, max(prompt, 1), output, segments))
+    chosen = SchedulerSettings(
+        num_gpu_blocks=100 // size + 2 + spare,
+        block_size=size,
+        max_num_seqs=8,
+        max_num_batched_tokens=batch,
+        max_model_len=100,
+        async_scheduling=flags[0],
+        scheduler_reserve_full_isl=flags[1],
+    )
+    plain, fast, unrecorded = both(requests, chosen, StepTime(15, 20))
     assert fast == plain
     assert unrecorded == plain[0]
+
+
+def test_the_defaults_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither steps scheduled ahead, nor cached or shared prefixes, nor preemption need the plain scheduler."""
+    monkeypatch.delattr("kvbudget.simulation.simulate._Engine.run")
+    requests = [Request(0, 60, 60, (Segment(1, 40),))] * 8
+    result = simulate(requests, SMALL._replace(num_gpu_blocks=20), StepCount())
+    assert result.total_preemptions > 0
+    assert result.prefix_hits > 0
 
 
 # -- invariants
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10**9), groups=st.sampled_from(["full", "sliding", "chunked", "state"]))
 def test_nothing_is_lost_in_any_step(seed: int, groups: str) -> None:
     """After every step: each request is in one place, each block has as many holders as tables name it."""
@@ -302,7 +352,7 @@ def assert_causal(result: Result) -> None:
         assert 0 <= result.cached_tokens[i] < result.prompt_tokens[i]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10**9))
 def test_steps_follow_each_other(seed: int) -> None:
     """The clock never falls, no step has more blocks than the pool, and each token is computed in a step."""
