@@ -46,6 +46,8 @@ ROWS = (
     Row(model="phi-3-mini-4k", loras=2, rank=16, tp=2, size=67_411_968),
     Row(model="qwen3-30b-a3b", loras=2, rank=16, tp=4, sharded=True, size=870_236_736),
     Row(model="qwen3-30b-a3b", loras=2, rank=16, tp=4, experts=True, size=889_111_104),
+    Row(model="qwen3-next-80b-a3b", loras=1, rank=16, tp=2, size=5_480_491_392),
+    Row(model="mixtral-8x7b", loras=2, rank=16, tp=2, size=610_713_984),
     Row(model="qwen2.5-7b", loras=4, rank=16, size=322_961_408),
     Row(model="qwen3-30b-a3b", loras=1, rank=16, size=1_700_880_768),
 )

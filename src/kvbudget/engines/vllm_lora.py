@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kvbudget.engines.vllm_overhead import Share
     from kvbudget.model import Layer, Model, Weight
 
+CONVOLUTION = "conv1d"
+"""A state's convolution, which the engine builds as a linear layer (layers/mamba/), so that it takes adapters too."""
+
 FLAG_BYTES = 4
 """An int32 for each slot and one more says which adapters touch the experts (lora/layers/fused_moe.py)."""
 
@@ -92,7 +95,7 @@ def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps:
     """Return the values of one slot in one layer; `steps` round the experts' hidden and inner width up."""
     values = 0
     for weight in layer.weights:
-        if not weight.linear:
+        if not weight.linear and not weight.name.endswith(CONVOLUTION):
             continue
         part = share.of(weight)
         expert = weight.group is Group.EXPERTS

@@ -141,7 +141,6 @@ OWN_DRAFTS: Mapping[str, OwnDraft] = MappingProxyType(
         "deepseek_v3": OwnDraft(),
         "deepseek_v32": OwnDraft(),
         "glm_moe_dsa": OwnDraft(),
-        "ernie4_5_moe": OwnDraft(),
         "nemotron_h": OwnDraft(prefix="mtp.layers"),
         "qwen3_5_text": OwnDraft(split_projection=True, prefix="mtp.layers"),
         "qwen3_5_moe_text": OwnDraft(split_projection=True, prefix="mtp.layers"),
@@ -156,6 +155,7 @@ UNREAD_OWN_DRAFTS = frozenset(
     {
         "bailing_hybrid",
         "deepseek_v4",
+        "ernie4_5_moe",
         "exaone4_5",
         "exaone_moe",
         "gemma4_text",
