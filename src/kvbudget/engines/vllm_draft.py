@@ -217,11 +217,11 @@ def _head(target: Model, head: Model, config: SpeculativeConfig, stages: int, ma
         )
     _check_caches(head)
     hidden = head.hidden_size
-    own = config_value(head, "target_hidden_size", hidden)
-    outside = [_projection("fc", own * _states(head) if third else 2 * hidden, hidden)]
+    read = _config_value(head, "target_hidden_size", hidden) * _states(head) if third else 2 * hidden
+    outside = [Weight("fc", Group.MTP, hidden, read, linear=True)]
     maybe = None
     if third:
-        vocab = config_value(head, "draft_vocab_size", head.vocab_size)
+        vocab = _config_value(head, "draft_vocab_size", head.vocab_size)
         outside.append(Weight("norm", Group.NORMS, hidden))
         outside.append(Weight("lm_head", Group.HEAD, vocab, hidden, linear=True, split=Split.VOCAB))
         if (vocab, hidden) == (target.vocab_size, target.hidden_size):
@@ -257,10 +257,10 @@ def _states(head: Model) -> int:
     inner = head.config.get("eagle_config")
     named = inner.get("eagle_aux_hidden_state_layer_ids") if isinstance(inner, dict) else None
     default = len(named) if isinstance(named, list) and named else facts.EAGLE3_STATES
-    return config_value(head, "num_aux_hidden_states", default)
+    return _config_value(head, "num_aux_hidden_states", default)
 
 
-def config_value(model: Model, key: str, default: int) -> int:
+def _config_value(model: Model, key: str, default: int) -> int:
     """Return a whole number of a config, the default where it has none.
 
     Raises:
@@ -272,10 +272,6 @@ def config_value(model: Model, key: str, default: int) -> int:
     if type(value) is not int or not 0 < value <= MAX_DIM:
         raise InputError(f"{FLAG}: {key} of {model.name} is no sensible whole number; check its config.json.")
     return value
-
-
-def _projection(name: str, inner: int, outer: int) -> Weight:
-    return Weight(name, Group.MTP, outer, inner, linear=True)
 
 
 def _head_layer(layer: Layer, hidden: int, *, first: bool, third: bool) -> Layer:
