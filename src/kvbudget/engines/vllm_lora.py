@@ -92,8 +92,12 @@ def _steps(model: Model) -> tuple[int, int]:
 
 
 def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps: tuple[int, int]) -> int:
-    """Return the values of one slot in one layer; `steps` round the experts' hidden and inner width up."""
+    """Return the values of one slot in one layer; `steps` round the experts' hidden and inner width up.
+
+    A weight that stands in parts, because its parts are divided differently, has one A.
+    """
     values = 0
+    seen: set[str] = set()
     for weight in layer.weights:
         if not weight.linear and not weight.name.endswith(CONVOLUTION):
             continue
@@ -104,7 +108,8 @@ def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps:
             if weight.name.endswith("down_proj"):
                 hidden, inner = inner, hidden
             part = replace(part, in_features=_up(part.in_features, hidden), out_features=_up(part.out_features, inner))
-        values += _values(weight, part, slots, share, shares_a=_shares(model, weight))
+        values += _values(weight, part, slots, share, shares_a=weight.name in seen or _shares(model, weight))
+        seen.add(weight.name)
     return values
 
 
@@ -112,7 +117,7 @@ def _shares(model: Model, weight: Weight) -> bool:
     """Return whether a weight is stored in one matrix with another, whose A stands for both."""
     if weight.group is Group.EXPERTS:
         return model.model_type in facts.JOINED_EXPERTS and "gate" in weight.name
-    return model.model_type in facts.JOINED_LINEARS and weight.name.endswith(("k_proj", "v_proj", "gate_proj"))
+    return weight.name.endswith(facts.JOINED_LINEARS.get(model.model_type, ()))
 
 
 def _up(value: int, multiple: int) -> int:

@@ -6,6 +6,12 @@ Source: vLLM 0.32, config/lora.py (MaxLoRARanks), lora/model_manager.py (_create
 
 from __future__ import annotations
 
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Values of `--max-lora-rank`."""
 
@@ -61,9 +67,23 @@ ADAPTS_EMBEDDING = frozenset({"cohere", "cohere2"})
 JOINED_EXPERTS = frozenset({"gpt_oss", "qwen3_5_moe_text", "qwen3_omni_moe_text", "qwen3_vl_moe_text"})
 """Model types whose experts' gate and up matrix share one adapter (`is_3d_moe_weight`)."""
 
-JOINED_LINEARS = frozenset({"molmo", "molmo2_text", "phi3", "phi4_multimodal", "phi4mm", "plamo3"})
-"""Model types whose checkpoints hold query, key and value in one matrix, and gate and up in another, so that each has one
-adapter (`packed_modules_mapping` with a single name)."""
+_BOTH = ("k_proj", "v_proj", "gate_proj")
+_SHARED = ("shared_mlp.gate_proj",)
+
+JOINED_LINEARS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "granitemoehybrid": _SHARED,
+        "granitemoeshared": _SHARED,
+        "molmo": _BOTH,
+        "molmo2_text": _BOTH,
+        "phi3": _BOTH,
+        "phi4_multimodal": _BOTH,
+        "phi4mm": _BOTH,
+        "plamo3": _BOTH,
+    }
+)
+"""Model type -> the linear layers that its checkpoints hold in one matrix with another (query, key and value; gate and
+up), so that one adapter serves both (`packed_modules_mapping` with a single name, or none)."""
 
 _WITHOUT = """
     AriaForConditionalGeneration BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM
