@@ -94,12 +94,12 @@ def _steps(model: Model) -> tuple[int, int]:
 def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps: tuple[int, int]) -> int:
     """Return the values of one slot in one layer; `steps` round the experts' hidden and inner width up.
 
-    A weight that stands in parts, because its parts are divided differently, has one A.
+    A weight that stands in parts, because its parts are divided differently, has one A, or one for each slice.
     """
     values = 0
     seen: set[str] = set()
     for weight in layer.weights:
-        if not weight.linear and not weight.name.endswith(CONVOLUTION):
+        if not _adapts(model, weight):
             continue
         part = share.of(weight)
         expert = weight.group is Group.EXPERTS
@@ -109,8 +109,27 @@ def _layer_values(model: Model, layer: Layer, slots: Slots, share: Share, steps:
                 hidden, inner = inner, hidden
             part = replace(part, in_features=_up(part.in_features, hidden), out_features=_up(part.out_features, inner))
         values += _values(weight, part, slots, share, shares_a=weight.name in seen or _shares(model, weight))
+        if weight.name in seen:
+            inner = slots.max_lora_rank // (share.tensor_parallel_size if slots.fully_sharded_loras else 1)
+            values += (_slices(weight, share) - 1) * inner * part.in_features
         seen.add(weight.name)
     return values
+
+
+def _adapts(model: Model, weight: Weight) -> bool:
+    """Return whether a weight takes adapters: linear layers and convolutions, but for routers of ungated experts."""
+    if weight.group is Group.ROUTER and model.model_type in facts.WITHOUT_ROUTER:
+        return False
+    return weight.linear or weight.name.endswith(CONVOLUTION)
+
+
+def _slices(weight: Weight, share: Share) -> int:
+    """Return the slices of Mamba-2's input projection or convolution, of which each has an A.
+
+    They are one if the groups cannot be divided over the ranks (layers/mamba/mamba_mixer2.py).
+    """
+    divides = weight.heads and weight.heads % share.tensor_parallel_size == 0
+    return facts.STATE_SLICES.get(weight.name.rpartition(".")[2], 1) if divides else 1
 
 
 def _shares(model: Model, weight: Weight) -> bool:

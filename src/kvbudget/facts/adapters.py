@@ -85,6 +85,12 @@ JOINED_LINEARS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Model type -> the linear layers that its checkpoints hold in one matrix with another (query, key and value; gate and
 up), so that one adapter serves both (`packed_modules_mapping` with a single name, or none)."""
 
+WITHOUT_ROUTER = frozenset({"nemotron_h"})
+"""Model types whose router takes no adapters (lora/model_manager.py: is_non_gated_moe)."""
+
+STATE_SLICES: Mapping[str, int] = MappingProxyType({"in_proj": 5, "conv1d": 3})
+"""Slices of Mamba-2's projections: gate, input, B, C and step; input, B and C (layers/mamba/mamba_mixer2.py)."""
+
 _WITHOUT = """
     AriaForConditionalGeneration BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM
     BailingMoeV3VLForConditionalGeneration BeeForConditionalGeneration BloomForCausalLM Cohere2MoeForCausalLM
