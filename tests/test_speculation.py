@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +17,7 @@ from kvbudget.engines import vllm
 from kvbudget.engines.vllm_cache import fitting_requests, kv_cache_size_tokens, num_gpu_blocks
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.hub import load_model
+from kvbudget.model.stored import Held, Stored
 from kvbudget.speculation import SpeculativeConfig, parse
 
 if TYPE_CHECKING:
@@ -352,6 +353,17 @@ def test_a_head_whose_embedding_may_be_a_copy_is_an_interval() -> None:
     b = kb.budget(kb.Deployment(model=load_model("llama-3.1-8b"), gpu="H100-SXM-80GB", speculative_config=head))
     (line,) = (line for line in b.lines if line.name == "draft")
     assert line.high_bytes - line.low_bytes == 2 * 128256 * 4096
+
+
+def test_headers_tell_whether_a_head_has_an_embedding() -> None:
+    head = kb.Model.from_config(EAGLE3, name="head")
+    held = Held(nbytes=1, values=1, plain=True, dtype="F16")
+    for paths, certain in ((("model.norm", "lm_head"), True), (("model.norm", "embed_tokens"), False)):
+        stored = Stored(read="headers of 1 file", modules=dict.fromkeys(paths, held), bytes_by_group={})
+        config = SpeculativeConfig(method="eagle3", num_speculative_tokens=3, model=replace(head, stored=stored))
+        d = kb.Deployment(model=load_model("llama-3.1-8b"), gpu="H100-SXM-80GB", speculative_config=config)
+        (line,) = (line for line in kb.budget(d).lines if line.name == "draft")
+        assert (line.low_bytes == line.high_bytes) is certain
 
 
 @pytest.mark.parametrize(

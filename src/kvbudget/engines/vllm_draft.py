@@ -248,8 +248,14 @@ def _head(target: Model, head: Model, config: SpeculativeConfig, stages: int, ma
         len(target.layers),
         "model.layers",
         own=maybe,
-        copy=None if needs_own else embedding,
+        copy=None if needs_own or not _may_hold(head, embedding) else embedding,
     )
+
+
+def _may_hold(head: Model, weight: Weight) -> bool:
+    """Return whether a head's checkpoint may have a weight; its headers tell, where they were read."""
+    modules = head.stored.modules if head.stored is not None else {}
+    return not modules or any(path.endswith(weight.name.rpartition(".")[2]) for path in modules)
 
 
 def _states(head: Model) -> int:
