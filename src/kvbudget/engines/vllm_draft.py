@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvbudget.engines.vllm_overhead import rope_keys
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import speculation as facts
 from kvbudget.model.config import MAX_DIM
@@ -120,7 +121,10 @@ def draft_of(target: Model, config: SpeculativeConfig, stages: int, max_model_le
             draft = _model(target, config.model, config)
         else:
             draft = _head(target, config.model, config, stages, max_model_len)
-    return draft._replace(probabilistic=config.draft_sample_method == "probabilistic")
+    same = draft.model is not None and rope_keys(draft.model) <= rope_keys(target)
+    return draft._replace(
+        probabilistic=config.draft_sample_method == "probabilistic", shares_rope=draft.shares_rope or same
+    )
 
 
 def _own(target: Model, config: SpeculativeConfig, stages: int) -> Draft:

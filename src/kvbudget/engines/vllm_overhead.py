@@ -136,6 +136,25 @@ def rope_bytes(model: Model, version: Version, element_bytes: int) -> int:
     return total
 
 
+@lru_cache(maxsize=256)
+def rope_keys(model: Model) -> frozenset[tuple[object, ...]]:
+    """Return what tells the RoPE tables of a model apart; models with an equal key share the table.
+
+    Source: model_executor/layers/rotary_embedding/__init__.py, get_rope, which keeps each table once.
+    """
+    settings, config = _rope_settings(model.config), _text(model.config)
+    return frozenset(
+        (
+            model.max_position_embeddings,
+            width,
+            settings.part,
+            str(config.get("rope_theta")),
+            repr(sorted((settings.local if local else settings.full).items())),
+        )
+        for width, local in _rotated(model, settings)
+    )
+
+
 def _mrope_factor(model: Model, version: Version, kind: Mapping[str, object]) -> int:
     """Return how many times the positions a multimodal table has; a model served without its towers has them once."""
     if not kind.get("mrope_interleaved"):

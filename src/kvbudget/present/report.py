@@ -94,7 +94,7 @@ def _name(model: Model) -> str:
 def _drafts(b: Budget) -> bool:
     """Whether the model's own MTP layers draft."""
     draft = b.settings.draft
-    return draft is not None and draft.method == MTP and draft.shares_rope
+    return draft is not None and draft.method == MTP
 
 
 def model_words(model: Model, *, drafts: bool = False) -> str:
