@@ -133,7 +133,7 @@ def _answer(
 ) -> Answer:
     """Return the answer; the questions that take many simulations are left out where they would take long."""
     from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, simulated  # noqa: PLC0415
-    from kvbudget.simulation.deployed import scheduler_settings  # noqa: PLC0415
+    from kvbudget.simulation.deployed import pool_assumptions, scheduler_settings  # noqa: PLC0415
 
     b = budget(d)
     settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
@@ -144,7 +144,7 @@ def _answer(
     search = knee if knee is not None else summary.requests <= SEARCHED
     pressed = search and summary.preemptions
     return Answer(
-        place=f"{d.card.name}, {d.engine} {d.engine_version}, {settings.usable_blocks:,} blocks",
+        place=f"{d.gpu_count} × {d.card.name}, vLLM {d.engine_version}, {settings.usable_blocks:,} blocks",
         workload=workload.description,
         timing=timing.source,
         timing_error=timing.error,
@@ -155,7 +155,7 @@ def _answer(
         knee=knee_of(workload.stream, settings, clock) if search and not workload.closed else None,
         calm=calm_limit(begin, settings, clock, int(summary.running.max)) if pressed else None,
         warnings=(*b.warnings, *workload.notes),
-        assumptions=b.assumptions,
+        assumptions=(*b.assumptions, *pool_assumptions(b, num_gpu_blocks)),
     )
 
 

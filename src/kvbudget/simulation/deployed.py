@@ -73,6 +73,17 @@ def scheduler_settings(b: Budget, *, num_gpu_blocks: int | None = None) -> Sched
     )
 
 
+def pool_assumptions(b: Budget, num_gpu_blocks: int | None) -> tuple[str, ...]:
+    """Return how sure the size of the pool is, nothing where it was given."""
+    if num_gpu_blocks is not None or b.smallest.given_pool is not None or b.deployment.num_gpu_blocks_override:
+        return ()
+    low, high = (
+        max(0, size) // b.plan.bytes_per_block
+        for size in (b.smallest.available_low_bytes, b.smallest.available_high_bytes)
+    )
+    return (f"num_gpu_blocks {b.kv.num_gpu_blocks:,}, the best estimate of {low:,}–{high:,} (--num-gpu-blocks)",)
+
+
 def _group(group: CacheGroup, *, caching: bool) -> Group:
     kind = _KINDS.get(group.kind)
     if kind is None:
