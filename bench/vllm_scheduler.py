@@ -163,7 +163,7 @@ def simulated(case: Case, *, plainly: bool = False) -> tuple[list[Line], dict[st
     """Return the steps and the totals of our own scheduler."""
     steps: list[Line] = []
     clock = StepTime(*STEP_TIME) if case.clocked else StepCount()
-    result = simulate(requests_of(case), case.settings, clock, lambda step: steps.append(step[2:]), plainly=plainly)
+    result = simulate(requests_of(case), case.settings, clock, lambda step: steps.append(step[2:8]), plainly=plainly)
     return steps, {name: getattr(result, own) for name, own in TOTALS.items()}
 
 

@@ -138,7 +138,7 @@ def test_decides_as_a_real_engine_did(name: str, prompt: int, output: int, plain
     requests = [Request(0, prompt, output)] * told["requests"]
     simulate(requests, settings_told(told, 1024), StepCount(), steps.append, plainly=plainly)
     columns = ("running", "waiting", "tokens", "sched_reqs", "used_blocks", "preempted")
-    assert [step[2:] for step in steps if step.tokens] == [tuple(row[name] for name in columns) for row in trace]
+    assert [step[2:8] for step in steps if step.tokens] == [tuple(row[name] for name in columns) for row in trace]
 
 
 @needs_shared
@@ -364,6 +364,8 @@ def test_steps_follow_each_other(seed: int) -> None:
     assert all(0 <= step.used_blocks <= case.settings.usable_blocks for step in steps)
     assert sum(step.tokens for step in steps) == result.scheduled_tokens
     assert sum(step.preempted for step in steps) == result.total_preemptions
+    assert sum(step.outputs for step in steps) == sum(result.output_tokens)
+    assert all(step.begins <= step.ends for step in steps)
     needed = sum(result.prompt_tokens) + sum(result.output_tokens) - len(result)
     assert result.scheduled_tokens + result.prefix_hits == needed + result.recomputed_tokens
     assert_causal(result)

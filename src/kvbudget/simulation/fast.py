@@ -376,7 +376,11 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
         if waiting > peak_waiting:
             peak_waiting = waiting
         if record:
-            record(Step(steps - 1, begins, len(running), waiting, tokens, members, used, fewer))
+            record(
+                Step(
+                    steps - 1, begins, len(running), waiting, tokens, members, used, fewer, decoding + len(joined), now
+                )
+            )
         ending: list[tuple[int, int]] = []
         context += decoding
         while ends and ends[0] >> SHIFT <= counter:
@@ -473,6 +477,7 @@ def _expand(
     for i in range(steps):
         used += phases[(at + i) % size]
         came = bisect_right(arrivals, begins, came)
-        record(Step(number + i, begins, running, waiting + came - first, decoding, decoding, used, 0))
         context += decoding
-        begins += clock.step(Batch(decoding, decoding, context, context))
+        ends = begins + clock.step(Batch(decoding, decoding, context, context))
+        record(Step(number + i, begins, running, waiting + came - first, decoding, decoding, used, 0, decoding, ends))
+        begins = ends

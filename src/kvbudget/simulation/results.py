@@ -22,6 +22,8 @@ class Step(NamedTuple):
         requests: Requests whose tokens they are.
         used_blocks: Blocks that requests hold.
         preempted: Requests that lost their blocks for it.
+        outputs: Requests that get a token from it.
+        ends: When it ends.
     """
 
     number: int
@@ -32,6 +34,8 @@ class Step(NamedTuple):
     requests: int
     used_blocks: int
     preempted: int
+    outputs: int
+    ends: int
 
 
 def _times() -> array[int]:

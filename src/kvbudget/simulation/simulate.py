@@ -220,6 +220,8 @@ class _Engine:
                     batch.requests,
                     used,
                     len(step.preempted),
+                    len(step.yields),
+                    self._now,
                 )
             )
 
