@@ -78,11 +78,11 @@ class Shared(NamedTuple):
     """What a request shares with others.
 
     Attributes:
-        keys: The keys of its prefixes.
+        path: Its segments as `Prefixes.path` gives them.
         tokens: How many tokens it begins with that others begin with too.
     """
 
-    keys: Keys
+    path: tuple[tuple[int, int, int], ...]
     tokens: int
 
 
@@ -97,12 +97,11 @@ def shared_by(requests: Sequence[Request]) -> dict[int, Shared] | None:
     ):
         return None
     prefixes = Prefixes()
-    prompts = [request._replace(output_segment=None) for request in requests]
-    paths = [prefixes.path(prompt) for prompt in prompts]
+    paths = [prefixes.path(request._replace(output_segment=None)) for request in requests]
     visits = Counter((node, segment) for path in paths for node, segment, _ in path)
     shared = {}
     for index, path in enumerate(paths):
         tokens = max((end for node, segment, end in path if visits[node, segment] > 1), default=0)
         if tokens:
-            shared[index] = Shared(Keys(prefixes, prompts[index], index), tokens)
+            shared[index] = Shared(path, tokens)
     return shared

@@ -9,20 +9,23 @@ long as some are there, all that was shared is there too.
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvbudget.simulation.prefixes import Key, Shared
+    from kvbudget.simulation.prefixes import Shared
 
 NOBODY = -1
 """The owner of blocks for which nobody will look."""
 SHARED = -2
-"""The owner of a block for which anybody may look."""
+"""The owner of blocks for which anybody may look."""
 
 Run = list[Any]
-"""Blocks in a row, their owner, and the shared block where it is one."""
+"""Blocks in a row, their owner, and the spans that they are where they are shared, the first to be given away first."""
+Edge = tuple[int, int]
+"""A segment after a node of `kvbudget.simulation.prefixes`."""
 
 
 class Runs:
@@ -53,6 +56,8 @@ class Runs:
             run = runs[0]
             if run[0] > count:
                 run[0] -= count
+                if run[1] == SHARED:
+                    self._shorten(run, count)
                 return
             count -= run[0]
             runs.popleft()
@@ -60,7 +65,11 @@ class Runs:
                 self._evict(run)
 
     def _evict(self, run: Run) -> None:
+        """Let the blocks of a run that were given away be found no more."""
         del self._of[run[1]]
+
+    def _shorten(self, run: Run, count: int) -> None:
+        """Let the first blocks of a shared run be found no more."""
 
     def find(self, owner: int, tokens: int) -> tuple[int, int]:
         """Return how many blocks are found for a request that has `tokens` tokens, and how many of those are free."""
@@ -110,25 +119,45 @@ class Runs:
             run[1] = NOBODY
 
 
-class SharedBlock:
-    """A block that several requests can find.
+class Span:
+    """Blocks in a row of one shared segment, which the same requests hold.
 
     Attributes:
-        key: The prefix that it completes.
+        edge: The segment, after what it follows.
+        first: Its first block, counted from the beginning of the prompt.
+        end: The block behind its last one.
         holders: How many requests hold it.
-        run: Where it stands among the free ones, None while somebody holds it.
+        run: Where it stands among the free blocks, None while somebody holds it.
+        parts: What it was cut into, when others came to hold a part of it; it is then only a name for them.
     """
 
-    __slots__ = ("holders", "key", "run")
+    __slots__ = ("edge", "end", "first", "holders", "parts", "run")
 
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.holders = 1
-        self.run: Run | None = None
+    def __init__(self, edge: Edge, first: int, end: int, holders: int = 1, run: Run | None = None) -> None:
+        self.edge = edge
+        self.first = first
+        self.end = end
+        self.holders = holders
+        self.run = run
+        self.parts: list[Span] = []
+
+    def whole(self) -> list[Span]:
+        """Return it, or the parts that it was cut into, in order."""
+        if not self.parts:
+            return [self]
+        found: list[Span] = []
+        stack = [self]
+        while stack:
+            span = stack.pop()
+            if span.parts:
+                stack.extend(reversed(span.parts))
+            else:
+                found.append(span)
+        return found
 
 
 class SharedRuns(Runs):
-    """The same for requests that share prefixes: shared blocks are held and found one by one.
+    """The same for requests that share prefixes: what they share is held and found in spans.
 
     Args:
         blocks: Blocks of the pool.
@@ -136,99 +165,162 @@ class SharedRuns(Runs):
         shared: What requests share with others.
     """
 
-    __slots__ = ("_copies", "_found", "_held", "_keys", "_shared")
+    __slots__ = ("_edges", "_found", "_held", "_kept", "_shared", "_spans")
 
     def __init__(self, blocks: int, size: int, shared: Mapping[int, Shared]) -> None:
         super().__init__(blocks, size)
         self._shared = shared
-        self._copies: dict[Key, list[SharedBlock]] = {}
-        self._keys: dict[int, list[Key]] = {}
-        self._held: dict[int, list[SharedBlock]] = {}
-        self._found: list[SharedBlock] = []
+        self._spans: dict[Edge, list[Span]] = {}  # several of the same blocks are copies, the oldest in front
+        self._edges: dict[int, list[tuple[Edge, int, int]]] = {}
+        self._held: dict[int, list[Span]] = {}
+        self._kept: dict[int, int] = {}  # blocks of what a request holds
+        self._found: list[tuple[Span, int, int]] = []
 
-    def _keys_of(self, owner: int) -> list[Key]:
-        keys = self._keys.get(owner)
-        if keys is None:
+    def _edges_of(self, owner: int) -> list[tuple[Edge, int, int]]:
+        """Return the segments that a request shares, with the first block that ends in each and the one behind."""
+        edges = self._edges.get(owner)
+        if edges is None:
+            edges = []
             shared = self._shared.get(owner)
-            size = self._size
-            keys = [shared.keys.of(end) for end in range(size, shared.tokens + 1, size)] if shared else []
-            self._keys[owner] = keys
-        return keys
+            start = 0
+            for node, segment, end in shared.path if shared else ():
+                end = min(end, shared.tokens if shared else 0) // self._size  # noqa: PLW2901 - in blocks
+                if start < end:
+                    edges.append(((node, segment), start, end))
+                    start = end
+            self._edges[owner] = edges
+        return edges
+
+    def _forget(self, span: Span) -> None:
+        spans = self._spans[span.edge]
+        if len(spans) > 1:
+            spans.remove(span)
+        else:
+            del self._spans[span.edge]
 
     def _evict(self, run: Run) -> None:
         if run[1] != SHARED:
             del self._of[run[1]]
             return
-        block = run[2]
-        copies = self._copies[block.key]
-        if len(copies) > 1:
-            copies.remove(block)
-        else:
-            del self._copies[block.key]
+        for span in run[2]:
+            self._forget(span)
+
+    def _shorten(self, run: Run, count: int) -> None:
+        spans = run[2]
+        while count:
+            span = spans[0]
+            if span.end - span.first > count:
+                span.end -= count
+                return
+            count -= span.end - span.first
+            self._forget(spans.pop(0))
 
     def find(self, owner: int, tokens: int) -> tuple[int, int]:
         """Return how many blocks are found, the oldest of several copies, and how many of those are free."""
-        keys, most = self._keys_of(owner), (tokens - 1) // self._size
-        found: list[SharedBlock] = []
-        loose = 0
-        for key in keys if len(keys) <= most else keys[:most]:
-            copies = self._copies.get(key)
-            if copies is None:
+        most = (tokens - 1) // self._size
+        found: list[tuple[Span, int, int]] = []
+        at = loose = 0
+        for edge, _, behind in self._edges_of(owner):
+            end = min(behind, most)
+            spans = self._spans.get(edge, ())
+            while at < end:
+                for oldest in spans:
+                    if oldest.first <= at < oldest.end:
+                        break
+                else:
+                    break
+                upto = min(oldest.end, end)
+                for older in spans:
+                    if older is oldest:
+                        break
+                    if at < older.first < upto:
+                        upto = older.first
+                found.append((oldest, at, upto))
+                if not oldest.holders:
+                    loose += upto - at
+                at = upto
+            if at < behind:
                 break
-            found.append(copies[0])
-            loose += copies[0].holders == 0
         self._found = found
         own = super().find(owner, tokens)[0]
-        return len(found) + own, loose + own
+        return at + own, loose + own
 
     def adopt(self, owner: int, found: int) -> None:
         """Let a request begin with the blocks that were just found for it."""
-        held = self._found if found else []
+        held = []
+        kept = 0
+        for name, first, end in self._found if found else ():
+            span = self._cut(name, first, end)
+            run = span.run
+            if run is not None:
+                run[0] -= end - first
+                run[2].remove(span)
+                if not run[0]:
+                    run[1] = NOBODY
+                span.run = None
+                self.free -= end - first
+            span.holders += 1
+            held.append(span)
+            kept = end
         self._found = []
-        for block in held:
-            if block.run is not None:
-                block.run[0], block.run[1] = 0, NOBODY
-                block.run = None
-                self.free -= 1
-            block.holders += 1
         self._held[owner] = held
+        self._kept[owner] = kept
         super().adopt(owner, found)
+
+    def _cut(self, span: Span, first: int, end: int) -> Span:
+        """Return the part of a span from one block to before another, as a span of its own."""
+        while span.parts:
+            span = next(part for part in span.parts if part.first <= first < part.end)
+        if span.first == first and span.end == end:
+            return span
+        places = [place for place in (span.first, first, end, span.end) if span.first <= place <= span.end]
+        span.parts = [
+            Span(span.edge, one, other, span.holders, span.run) for one, other in pairwise(places) if one < other
+        ]
+        spans = self._spans[span.edge]
+        at = spans.index(span)
+        spans[at : at + 1] = span.parts
+        if span.run is not None:
+            at = span.run[2].index(span)
+            span.run[2][at : at + 1] = reversed(span.parts)
+        return next(part for part in span.parts if part.first == first)
 
     def keep(self, owner: int, tokens: int) -> None:
         """Let others find the blocks of a request's first `tokens` tokens."""
-        keys, held = self._keys_of(owner), self._held[owner]
-        for key in keys[len(held) : tokens // self._size]:
-            block = SharedBlock(key)
-            held.append(block)
-            copies = self._copies.get(key)
-            if copies is None:
-                self._copies[key] = [block]
-            else:
-                copies.append(block)
+        kept, most = self._kept[owner], tokens // self._size
+        for edge, first, behind in self._edges_of(owner):
+            end = min(behind, most)
+            if end > kept:
+                span = Span(edge, max(first, kept), end)
+                self._held[owner].append(span)
+                self._spans.setdefault(edge, []).append(span)
+                kept = end
+        self._kept[owner] = kept
 
     def give_back(self, owner: int, computed: int, *, caching: bool) -> None:
         """Take back the blocks of a request that has ended."""
         del caching
-        held = self._held.pop(owner)
-        self._keys.pop(owner, None)
-        self._append(NOBODY, -(-computed // self._size) - len(held), computed // self._size - len(held))
-        self._release(held)
+        kept = self._kept.pop(owner)
+        self._edges.pop(owner, None)
+        self._append(NOBODY, -(-computed // self._size) - kept, computed // self._size - kept)
+        self._release(owner)
 
     def lose(self, owner: int, computed: int, kept: int) -> None:
         """Take back the blocks of a request that is preempted."""
-        held = self._held.pop(owner)
-        self._append(owner, -(-computed // self._size) - len(held), kept - len(held))
-        self._release(held)
+        shared = self._kept.pop(owner)
+        self._append(owner, -(-computed // self._size) - shared, kept - shared)
+        self._release(owner)
 
-    def _release(self, held: list[SharedBlock]) -> None:
-        for block in reversed(held):
-            block.holders -= 1
-            if not block.holders:
-                block.run = [1, SHARED, block]
-                self._runs.append(block.run)
-                self.free += 1
+    def _release(self, owner: int) -> None:
+        for name in reversed(self._held.pop(owner)):
+            for span in reversed(name.whole()):
+                span.holders -= 1
+                if not span.holders:
+                    span.run = [span.end - span.first, SHARED, [span]]
+                    self._runs.append(span.run)
+                    self.free += span.end - span.first
 
     def disown(self, owner: int) -> None:
         """Let nobody look for a request's blocks any more."""
         super().disown(owner)
-        self._keys.pop(owner, None)
+        self._edges.pop(owner, None)
