@@ -14,11 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvbudget.deployment import Deployment
+from kvbudget.engines.vllm import settings as engine_settings
+from kvbudget.engines.vllm_cache import CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
+from kvbudget.hub import load_model
 from kvbudget.simulation.clock import SECOND, Batch, StepCount, StepTime
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler
-from kvbudget.simulation.settings import Group, SchedulerSettings, check, longest_needs
+from kvbudget.simulation.settings import Group, SchedulerSettings, check, longest_needs, resolved
 from kvbudget.simulation.simulate import simulate
 from kvbudget.workload.request import Request, Segment
 
@@ -437,6 +441,47 @@ def test_two_prompts_share_as_far_as_their_segments_agree() -> None:
 def test_says_why_it_refuses(changes: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         check(SMALL._replace(**changes))
+
+
+STATE, FULL = Group("state", 544), Group("full", 544)
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("llama-3-8b", ()),
+        ("deepseek-v3", ()),
+        ("mistral-7b-v0.1", (Group("sliding", 16, 4096),)),
+        ("gpt-oss-20b", (Group("sliding", 16, 128), Group("full", 16))),
+        ("llama-4-scout", (*[Group("chunked", 16, 8192)] * 3, Group("full", 16))),
+        ("qwen3-next-80b-a3b", (STATE, STATE, STATE, FULL)),
+    ],
+)
+def test_a_deployment_says_what_its_scheduler_may_do(name: str, groups: tuple[Group, ...]) -> None:
+    """The groups are those that vLLM's own scheduler was recorded with."""
+    chosen = of_deployment(model=load_model(name))
+    assert chosen.groups == groups
+    assert (chosen.num_gpu_blocks, chosen.max_num_seqs, chosen.max_num_batched_tokens) == (5000, 1024, 8192)
+    assert (chosen.async_scheduling, chosen.enable_prefix_caching, chosen.scheduler_reserve_full_isl) == (True,) * 3
+
+
+def of_deployment(**fields: Any) -> SchedulerSettings:  # noqa: ANN401 - any field
+    chosen = engine_settings(Deployment(gpu="h100", **fields))
+    return resolved(chosen, plan_cache(fields["model"], chosen.cache), 5000)
+
+
+def test_old_versions_admit_by_the_first_chunk() -> None:
+    chosen = of_deployment(model=load_model("llama-3-8b"), engine_version="0.18.1")
+    assert not chosen.scheduler_reserve_full_isl
+
+
+@pytest.mark.parametrize("layout", [{"pipeline_parallel_size": 2}, {"num_speculative_tokens": 2}])
+def test_says_whose_scheduler_it_cannot_simulate(layout: dict[str, Any]) -> None:
+    model = load_model("llama-3-8b")
+    settings_ = CacheSettings(version=(0, 32, 0), max_model_len=8192, max_num_batched_tokens=8192, **layout)
+    chosen = engine_settings(Deployment(model=model, gpu="h100"))
+    with pytest.raises(CannotTell, match="not simulated"):
+        resolved(chosen, plan_cache(model, settings_), 5000)
 
 
 @pytest.mark.parametrize("arrival", [-1, float("nan"), float("inf"), 10**9])

@@ -73,6 +73,9 @@ RESERVE_BLOCK: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 29, 0)
 ASYNC_SCHEDULING: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 14, 1), True))
 """Two batches are in flight unless asked otherwise (config/vllm.py)."""
 
+FULL_PROMPT_ADMISSION: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 19, 0), True))
+"""A request is admitted only if its whole prompt fits (config/scheduler.py, scheduler_reserve_full_isl)."""
+
 
 class BatchDefault(NamedTuple):
     """The batch limits of cards with at least `smallest_gib`, by usage context; A100s may be spared."""

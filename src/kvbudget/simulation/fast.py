@@ -144,10 +144,10 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                 jump = 1  # who leaves makes room
             if decoding * (jump // size + 1) > free:
                 jump = _lasting(phases, size, counter % size, decoding, free, jump)
-            if jump and not waiting and not full and came < count:
-                gap = next_arrival - now
-                if clock_decodes(decoding, context + decoding, jump) > gap:
-                    jump = clock_until(decoding, context + decoding, gap)
+            took = clock_decodes(decoding, context + decoding, jump) if jump else 0
+            if jump and not waiting and not full and came < count and took > next_arrival - now:
+                jump = clock_until(decoding, context + decoding, next_arrival - now)
+                took = clock_decodes(decoding, context + decoding, jump)
             if jump:
                 at = counter % size
                 if record:
@@ -156,14 +156,14 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                         phases, at, size, jump, arrivals, came,
                     )  # fmt: skip
                 if waiting or full:
-                    if came < count and next_arrival <= now + clock_decodes(decoding, context + decoding, jump):
+                    if came < count and next_arrival <= now + took:
                         last = now + clock_decodes(decoding, context + decoding, jump - 1)
                         waiting += bisect_right(arrivals, last, came) - came
                     if waiting > peak_waiting:
                         peak_waiting = waiting
                 if len(running) > peak_running:
                     peak_running = len(running)
-                now += clock_decodes(decoding, context + decoding, jump)
+                now += took
                 steps += jump
                 scheduled_tokens += decoding * jump
                 finished_since = False

@@ -6,10 +6,18 @@ from math import gcd, lcm
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
+from kvbudget.facts.vllm import FULL_PROMPT_ADMISSION, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kvbudget.engines.vllm import Settings
+    from kvbudget.engines.vllm_cache import CacheGroup, CachePlan
+
+FULL = {"mla": "full", "mla+indexer": "full", "full+indexer": "full"}
+"""Kinds of groups that keep all of a request, but in other bytes."""
+ALIGNED_STATES = 2
+"""Blocks of a state whose copies are cached: the last one and the next."""
 BATCHES_IN_FLIGHT = 2
 """Batches of an engine that schedules before it knows the last tokens (vLLM ``max_concurrent_batches``)."""
 
@@ -98,6 +106,50 @@ class SchedulerSettings(NamedTuple):
     def watermark_blocks(self) -> int:
         """Blocks that admission leaves free."""
         return int(self.watermark * self.num_gpu_blocks)
+
+
+def resolved(chosen: Settings, plan: CachePlan, num_gpu_blocks: int) -> SchedulerSettings:
+    """Return the scheduler's settings of a deployment; what its flags do not tell is the engine's default.
+
+    The rules are those of vLLM 0.32, but for what an older version is known to do otherwise when it admits.
+
+    Args:
+        chosen: The deployment's choices, as the engine resolves them.
+        plan: The groups of its cache.
+        num_gpu_blocks: Blocks of the pool.
+
+    Raises:
+        CannotTell: Its cache, its stages or its drafts are not covered.
+    """
+    for flag in ("pipeline_parallel_size", "decode_context_parallel_size"):
+        if getattr(plan.settings, flag) > 1:
+            name = flag.replace("_", "-")
+            raise CannotTell(
+                f"The scheduler of --{name} {getattr(plan.settings, flag)} is not simulated; leave it out.", key=flag
+            )
+    if plan.settings.num_speculative_tokens:
+        raise CannotTell("The scheduler with drafts is not simulated; leave them out.", key="num_speculative_tokens")
+    groups = tuple(_group(group, caching=plan.enable_prefix_caching) for group in plan.groups)
+    alone = len(groups) == 1 and groups[0].kind == "full"
+    return SchedulerSettings(
+        num_gpu_blocks=num_gpu_blocks,
+        block_size=plan.block_size,
+        max_num_seqs=chosen.max_num_seqs,
+        max_num_batched_tokens=chosen.max_num_batched_tokens,
+        max_model_len=chosen.max_model_len,
+        enable_prefix_caching=plan.enable_prefix_caching,
+        async_scheduling=chosen.async_scheduling,
+        scheduler_reserve_full_isl=at(FULL_PROMPT_ADMISSION, chosen.version),
+        groups=() if alone else groups,
+    )
+
+
+def _group(group: CacheGroup, *, caching: bool) -> Group:
+    kind = FULL.get(group.kind, group.kind)
+    if kind not in ("full", "sliding", "chunked", "state"):
+        raise CannotTell(f"A cache group of kind {group.kind!r} is not covered by the simulation.", key="groups")
+    saved = max(group.state_blocks - ALIGNED_STATES, 0) if kind == "state" and caching else 0
+    return Group(kind, group.block_size, group.limit, saved)  # type: ignore[arg-type]  # one of those four
 
 
 def admission_cap(group: Group, settings: SchedulerSettings) -> int | None:
