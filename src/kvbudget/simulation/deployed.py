@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.facts.vllm_scheduler import RESERVES_WHOLE_PROMPT
 from kvbudget.simulation.fitting import (
     Scaled,
     bench_points,
@@ -17,29 +16,18 @@ from kvbudget.simulation.fitting import (
 )
 from kvbudget.simulation.operations import roofline
 from kvbudget.simulation.roofline import Roofline
-from kvbudget.simulation.settings import Group, SchedulerSettings
+from kvbudget.simulation.settings import resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from kvbudget.budgeting import Budget
     from kvbudget.deployment import Deployment
-    from kvbudget.engines.vllm_cache import CacheGroup
     from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.settings import SchedulerSettings
 
-_KINDS: Mapping[str, Literal["full", "sliding", "chunked", "state"]] = {
-    "full": "full",
-    "mla": "full",
-    "mla+indexer": "full",
-    "full+indexer": "full",
-    "sliding": "sliding",
-    "chunked": "chunked",
-    "state": "state",
-}
-"""How long the layers of a cache group keep a token; a latent cache keeps all of them."""
-
-STATES_IN_USE = 2
-"""Blocks of a state while a request moves from one to the next, where prefixes are cached."""
+LEAST_BLOCKS = 2
+"""The null block, and one to use."""
 
 
 def scheduler_settings(b: Budget, *, num_gpu_blocks: int | None = None) -> SchedulerSettings:
@@ -53,24 +41,13 @@ def scheduler_settings(b: Budget, *, num_gpu_blocks: int | None = None) -> Sched
         CannotTell: The model has caches that the scheduler does not cover (an encoder's), or nothing is left for a
             pool.
     """
-    s, plan = b.settings, b.plan
     blocks = b.kv.num_gpu_blocks if num_gpu_blocks is None else num_gpu_blocks
-    if blocks < 2:  # noqa: PLR2004 - the null block and one to use
+    if blocks < LEAST_BLOCKS:
         raise CannotTell(
             f"Nothing is left for a KV cache ({b.reason}); give --num-gpu-blocks or a layout that fits.",
             key="num_gpu_blocks",
         )
-    return SchedulerSettings(
-        num_gpu_blocks=blocks,
-        block_size=plan.block_size,
-        max_num_seqs=s.max_num_seqs,
-        max_num_batched_tokens=s.max_num_batched_tokens,
-        max_model_len=s.max_model_len,
-        enable_prefix_caching=plan.enable_prefix_caching,
-        async_scheduling=s.async_scheduling,
-        scheduler_reserve_full_isl=s.version >= RESERVES_WHOLE_PROMPT,
-        groups=tuple(_group(group, caching=plan.enable_prefix_caching) for group in plan.groups),
-    )
+    return resolved(b.settings, b.plan, blocks)
 
 
 def pool_assumptions(b: Budget, num_gpu_blocks: int | None) -> tuple[str, ...]:
@@ -82,19 +59,6 @@ def pool_assumptions(b: Budget, num_gpu_blocks: int | None) -> tuple[str, ...]:
         for size in (b.smallest.available_low_bytes, b.smallest.available_high_bytes)
     )
     return (f"num_gpu_blocks {b.kv.num_gpu_blocks:,}, the best estimate of {low:,}–{high:,} (--num-gpu-blocks)",)
-
-
-def _group(group: CacheGroup, *, caching: bool) -> Group:
-    kind = _KINDS.get(group.kind)
-    if kind is None:
-        raise CannotTell(
-            f"The scheduler of models with a {group.kind} cache is not known to this version of kvbudget; simulate a "
-            "decoder-only model.",
-            key=group.kind,
-        )
-    saved = max(0, group.state_blocks - STATES_IN_USE) if kind == "state" and caching else 0
-    limit = group.limit if kind in ("sliding", "chunked") else 0
-    return Group(kind, group.block_size, limit, saved)
 
 
 class Timing(NamedTuple):

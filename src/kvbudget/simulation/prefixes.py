@@ -91,13 +91,15 @@ def shared_by(requests: Sequence[Request]) -> dict[int, Shared] | None:
 
     A request that begins like no other is left out.
     """
+    if not any(request.segments for request in requests):
+        return {}
     answers = Counter(request.output_segment for request in requests if request.output_segment is not None)
     if answers and (
         max(answers.values()) > 1 or any(segment.id in answers for request in requests for segment in request.segments)
     ):
         return None
     prefixes = Prefixes()
-    paths = [prefixes.path(request._replace(output_segment=None)) for request in requests]
+    paths = [prefixes.path(request._replace(output_segment=None)) if request.segments else () for request in requests]
     visits = Counter((node, segment) for path in paths for node, segment, _ in path)
     shared = {}
     for index, path in enumerate(paths):

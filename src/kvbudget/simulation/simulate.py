@@ -6,6 +6,7 @@ begins no earlier; a server that schedules ahead sees it up to one step later.
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
@@ -53,17 +54,18 @@ def simulate(
     check(settings)
     requests = list(requests)
     result = result_of(requests, settings.max_model_len)
-    order = [index for index, tokens in enumerate(result.output_tokens) if tokens]
-    order.sort(key=result.arrival.__getitem__)
+    served = [index for index, tokens in enumerate(result.output_tokens) if tokens]
+    order = sorted(served, key=result.arrival.__getitem__)
     shared = None
     if not plainly and can_jump(settings):
         shared = shared_by([requests[index] for index in order]) if settings.enable_prefix_caching else {}
     if shared is None:
         _Engine(requests, result, settings, clock, record).run()
-        return result
-    in_order = result if order == list(range(len(result))) else result.chosen(order)
-    run(in_order, settings, clock, record, shared)
-    if in_order is not result:
+    elif len(order) == len(result) and order == served:
+        run(result, settings, clock, record, shared)
+    else:
+        in_order = result.chosen(order)
+        run(in_order, settings, clock, record, shared)
         result.put(order, in_order)
     return result
 
@@ -265,13 +267,18 @@ class _UsersEngine(_Engine):
             self._send(user, request)
 
     def _send(self, user: int, request: Request) -> None:
-        """Let a request come, and those after it if it is refused."""
-        result, index = self._result, len(self._result)
-        note(result, request, self._settings.max_model_len)
-        result.arrival[index] = max(result.arrival[index], self._now)
-        self._user_of.append(user)
-        if not result.output_tokens[index]:
-            self._ended(index, result.arrival[index])
+        """Let a request come, and in place of those that are refused the user's next one."""
+        result = self._result
+        coming: Request | None = request
+        while coming is not None:
+            request, index = coming, len(result)
+            _note(result, request, self._settings.max_model_len)
+            result.arrival[index] = max(result.arrival[index], self._now)
+            self._user_of.append(user)
+            if result.output_tokens[index]:
+                break
+            coming = self._loop.next(user, result.arrival[index] / SECOND)
+        else:
             return
         keys = Keys(self._prefixes, request, index)
         sequence = Sequence(
@@ -289,26 +296,35 @@ def _arrival(sequence: Sequence) -> int:
     return sequence.arrival
 
 
-def result_of(requests: Iterable[Request], max_model_len: int) -> Result:
-    """Return the result of a workload before it has begun."""
-    result = Result()
-    for request in requests:
-        note(result, request, max_model_len)
-    return result
-
-
-def note(result: Result, request: Request, max_model_len: int) -> None:
-    """Add a request to a result before anything has happened to it.
-
-    A request that generates nothing generates one token, as an engine does; one without a prompt, or with a prompt that
-    leaves no room for a token, is refused.
-    """
-    room = max_model_len - request.prompt_tokens
-    served = request.prompt_tokens > 0 and room > 0
+def _note(result: Result, request: Request, max_model_len: int) -> None:
+    """Add a request to a result before anything has happened to it."""
     result.arrival.append(picoseconds(request.arrival))
     result.prompt_tokens.append(request.prompt_tokens)
-    result.output_tokens.append(min(max(request.output_tokens, 1), room) if served else 0)
+    result.output_tokens.append(_served(request, max_model_len))
     for times in (result.scheduled, result.first_token, result.finished):
         times.append(NEVER)
     for numbers in (result.preemptions, result.cached_tokens):
         numbers.append(0)
+
+
+def result_of(requests: list[Request], max_model_len: int) -> Result:
+    """Return the result of a workload before it has begun.
+
+    A request that generates nothing generates one token, as an engine does; one without a prompt, or with a prompt that
+    leaves no room for a token, is refused.
+    """
+    result = Result()
+    result.arrival = array("q", [picoseconds(request.arrival) for request in requests])
+    result.prompt_tokens = array("q", [request.prompt_tokens for request in requests])
+    result.output_tokens = array("q", [_served(request, max_model_len) for request in requests])
+    count = len(result)
+    result.scheduled, result.first_token, result.finished = (array("q", [NEVER]) * count for _ in range(3))
+    result.preemptions, result.cached_tokens = (array("q", [0]) * count for _ in range(2))
+    return result
+
+
+def _served(request: Request, max_model_len: int) -> int:
+    room = max_model_len - request.prompt_tokens
+    if request.prompt_tokens < 1 or room < 1:
+        return 0
+    return min(max(request.output_tokens, 1), room)
