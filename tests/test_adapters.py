@@ -49,6 +49,8 @@ ROWS = (
     Row(model="qwen3-next-80b-a3b", loras=1, rank=16, tp=2, size=5_480_491_392),
     Row(model="mixtral-8x7b", loras=2, rank=16, tp=2, size=610_713_984),
     Row(model="granite-4.0-h-small", loras=1, rank=16, tp=2, size=1_295_817_536),
+    Row(model="glm-4.5-air", loras=1, rank=16, tp=2, size=2_725_657_960),
+    Row(model="gemma-3-4b", loras=2, rank=16, size=119_209_984),
     Row(model="qwen2.5-7b", loras=4, rank=16, size=322_961_408),
     Row(model="qwen3-30b-a3b", loras=1, rank=16, size=1_700_880_768),
 )
