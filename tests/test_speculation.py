@@ -284,6 +284,25 @@ ROWS: tuple[Row, ...] = (
         groups=[(23, 16, 16384, 8192)],
         draft=1_550_106_128,
     ),
+    Row(
+        model="qwen3-next-80b-a3b",
+        speculative=MTP,
+        ranks=4,
+        stages=2,
+        blocks=55_072,
+        tokens=14_837_404,
+        groups=[(6, 272, 278528, 3), (6, 272, 278528, 3), (6, 272, 278528, 3), (6, 272, 278528, 964)],
+        draft=983_458_832,
+    ),
+    Row(
+        model="qwen3-14b",
+        speculative={"model": "qwen3-0.6b", "num_speculative_tokens": 4},
+        ranks=2,
+        blocks=48_188,
+        tokens=771_008,
+        groups=[(68, 16, 32768, 2560)],
+        draft=596_115_904,
+    ),
 )
 
 

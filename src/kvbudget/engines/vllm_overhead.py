@@ -142,13 +142,14 @@ def rope_keys(model: Model) -> frozenset[tuple[object, ...]]:
 
     Source: model_executor/layers/rotary_embedding/__init__.py, get_rope, which keeps each table once.
     """
-    settings, config = _rope_settings(model.config), _text(model.config)
+    settings, base = _rope_settings(model.config), _text(model.config).get("rope_theta")
+    theta = float(base) if isinstance(base, (int, float)) and abs(base) < MAX_DIM else str(base)
     return frozenset(
         (
             model.max_position_embeddings,
             width,
             settings.part,
-            str(config.get("rope_theta")),
+            theta,
             repr(sorted((settings.local if local else settings.full).items())),
         )
         for width, local in _rotated(model, settings)
