@@ -51,6 +51,8 @@ ROWS = (
     Row(model="granite-4.0-h-small", loras=1, rank=16, tp=2, size=1_295_817_536),
     Row(model="glm-4.5-air", loras=1, rank=16, tp=2, size=2_725_657_960),
     Row(model="gemma-3-4b", loras=2, rank=16, size=119_209_984),
+    Row(model="deepseek-v3", loras=1, rank=16, tp=2, size=11_863_108_048),
+    Row(model="jamba-v0.1", loras=1, rank=16, tp=2, size=333_291_136),
     Row(model="qwen2.5-7b", loras=4, rank=16, size=322_961_408),
     Row(model="qwen3-30b-a3b", loras=1, rank=16, size=1_700_880_768),
 )

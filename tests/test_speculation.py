@@ -295,6 +295,13 @@ ROWS: tuple[Row, ...] = (
         draft=983_458_832,
     ),
     Row(
+        model="mistral-7b-v0.1",
+        speculative={"method": "ngram", "num_speculative_tokens": 4},
+        blocks=51_200,
+        tokens=2_181_692,
+        groups=[(32, 16, 65536, 769)],
+    ),
+    Row(
         model="qwen3-14b",
         speculative={"model": "qwen3-0.6b", "num_speculative_tokens": 4},
         ranks=2,
@@ -302,6 +309,14 @@ ROWS: tuple[Row, ...] = (
         tokens=771_008,
         groups=[(68, 16, 32768, 2560)],
         draft=596_115_904,
+    ),
+    Row(
+        model="qwen3-next-80b-a3b",
+        speculative={"method": "ngram", "num_speculative_tokens": 4},
+        ranks=4,
+        blocks=30_340,
+        tokens=8_561_301,
+        groups=[(12, 288, 294912, 6), (12, 288, 294912, 6), (12, 288, 294912, 6), (12, 288, 294912, 911)],
     ),
 )
 
