@@ -371,7 +371,8 @@ def test_steps_follow_each_other(seed: int) -> None:
     assert sum(step.outputs for step in steps) == sum(result.output_tokens)
     assert all(step.begins <= step.ends for step in steps)
     needed = sum(result.prompt_tokens) + sum(result.output_tokens) - len(result)
-    assert result.scheduled_tokens + result.prefix_hits == needed + result.recomputed_tokens
+    spared = needed + result.recomputed_tokens - result.scheduled_tokens - result.prefix_hits
+    assert 0 <= spared <= result.resumed_hits  # one that comes back may find what others computed meanwhile
     assert_causal(result)
 
 

@@ -54,7 +54,7 @@ def test_a_spread_is_that_of_the_values_written_out(weights: dict[int, int]) -> 
 
 
 def step(number: int, begins: float, running: int = 1, waiting: int = 0, used: int = 3, preempted: int = 0) -> Step:
-    return Step(number, int(begins * SECOND), running, waiting, 1, 1, used, preempted)
+    return Step(number, int(begins * SECOND), running, waiting, 1, 1, used, preempted, 1, int(begins * SECOND) + 1)
 
 
 def test_every_step_counts_as_long_as_it_lasts() -> None:
@@ -161,7 +161,7 @@ def test_the_scheduler_has_the_pool_and_limits_of_the_budget() -> None:
     found = scheduler_settings(b)
     assert found.num_gpu_blocks == b.kv.num_gpu_blocks
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.max_model_len) == (1024, 8192, 8192)
-    assert [(group.kind, group.block_size) for group in found.groups] == [("full", 16)]
+    assert [(group.kind, group.block_size) for group in found.cache_groups] == [("full", 16)]
     assert scheduler_settings(b, num_gpu_blocks=777).num_gpu_blocks == 777
 
 
