@@ -19,6 +19,7 @@ from kvbudget.simulation.deployed import scheduler_settings
 from kvbudget.simulation.results import Step
 from kvbudget.simulation.search import find_knee, largest_without
 from kvbudget.simulation.settings import SchedulerSettings
+from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
 from kvbudget.workload.request import Request
 
@@ -53,31 +54,51 @@ def test_a_spread_is_that_of_the_values_written_out(weights: dict[int, int]) -> 
     assert found.mean == pytest.approx(sum(values) / len(values))
 
 
-def step(number: int, begins: float, running: int = 1, waiting: int = 0, used: int = 3, preempted: int = 0) -> Step:
-    return Step(number, int(begins * SECOND), running, waiting, 1, 1, used, preempted, 1, int(begins * SECOND) + 1)
+def step(number: int, begins: float, ends: float, running: int = 1, waiting: int = 0, preempted: int = 0) -> Step:
+    return Step(number, int(begins * SECOND), running, waiting, 1, 1, 3, preempted, running, int(ends * SECOND))
 
 
 def test_every_step_counts_as_long_as_it_lasts() -> None:
-    """Three seconds of nothing, one with 5, six with 2."""
+    """Three seconds of nothing, one with 5, two with 2, four of nothing."""
     recorder = Recorder()
-    recorder(step(0, 3, running=5))
-    recorder(step(1, 4, running=2, waiting=7))
+    recorder(step(0, 3, 4, running=5))
+    recorder(step(1, 4, 6, running=2, waiting=7))
     found = recorder.finish(10 * SECOND)
-    assert found.running.p50 == 2
-    assert found.running.max == 5
-    assert found.running.mean == pytest.approx((5 + 12) / 10)
-    assert found.waiting.mean == pytest.approx(42 / 10)
+    assert (found.running.p50, found.running.max) == (0, 5)
+    assert found.running.mean == pytest.approx((5 + 4) / 10)
+    assert found.waiting.mean == pytest.approx(14 / 10)
+    assert found.steps_s.mean == pytest.approx((5 * 1 + 2 * 2) / 7)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=60))
 def test_curves_keep_every_peak_and_preemption(rows: list[tuple[int, int, int]]) -> None:
     recorder = Recorder()
-    for number, (milliseconds, running, preempted) in enumerate(sorted(rows)):
-        recorder(step(number, milliseconds / 1000, running=running, preempted=preempted))
+    rows = sorted({row[0]: row for row in rows}.values())
+    for number, (milliseconds, running, preempted) in enumerate(rows):
+        begins = milliseconds / 1000
+        recorder(step(number, begins, begins + 0.0005, running=running, preempted=preempted))
     curves = recorder.finish(2 * 10**4 * SECOND).curves
     assert len(curves.stretches) <= 2 * STRETCHES
     assert max(stretch.running for stretch in curves.stretches) == max(row[1] for row in rows)
     assert sum(stretch.preempted for stretch in curves.stretches) == sum(row[2] for row in rows)
+
+
+@pytest.mark.parametrize("every", [0.05, 0.3])
+def test_spans_say_what_their_steps_say(every: float) -> None:
+    """Peaks are the same; of what lasts, blocks may be counted up to one round of a block too early."""
+    requests = load(120, every)
+    spans, steps = Recorder(), Recorder()
+    result = simulate(requests, SMALL, CLOCK, spans)
+    assert simulate(requests, SMALL, CLOCK, steps.__call__) == result
+    by_span, by_step = spans.finish(result.ends), steps.finish(result.ends)
+    assert by_span.running == by_step.running
+    assert by_span.steps_s == by_step.steps_s
+    assert by_span.used_blocks.max == by_step.used_blocks.max == result.peak_used_blocks
+    assert by_span.waiting.max == by_step.waiting.max == result.peak_waiting
+    assert by_step.used_blocks.mean <= by_span.used_blocks.mean <= by_step.used_blocks.mean + SMALL.max_num_seqs
+    assert [each.preempted for each in by_span.curves.stretches] == [
+        each.preempted for each in by_step.curves.stretches
+    ]
 
 
 def test_a_summary_of_two_requests_by_hand() -> None:
@@ -86,7 +107,7 @@ def test_a_summary_of_two_requests_by_hand() -> None:
     first, later = 10e-3 + 32 * 20e-6, 10e-3 + 2 * 20e-6
     assert (found.requests, found.completed, found.preemptions, found.steps) == (2, 2, 0, 5)
     assert found.ttft_s.max == pytest.approx(first)
-    assert found.itl_s.p50 == pytest.approx(later)
+    assert found.itl_s.p50 == found.tpot_s.p50 == pytest.approx(later)
     assert found.simulated_s == pytest.approx(first + 3 * later)
     assert found.generated_tokens == 8
     assert found.kv_used.max == pytest.approx(4 / 200)

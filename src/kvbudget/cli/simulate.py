@@ -132,15 +132,17 @@ def _answer(
     knee: bool | None,
 ) -> Answer:
     """Return the answer; the questions that take many simulations are left out where they would take long."""
-    from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, simulated  # noqa: PLC0415
+    from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, run, simulated  # noqa: PLC0415
     from kvbudget.simulation.deployed import pool_assumptions, scheduler_settings  # noqa: PLC0415
 
     b = budget(d)
     settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
     clock = timing.clock
     begin = workload.loop if workload.closed else workload.stream
+    summary = simulated(begin(), settings, clock)
     with _written(steps) as record:
-        summary = simulated(begin(), settings, clock, record)
+        if record is not None:  # the same run again, because the first one counts equal steps together
+            run(begin(), settings, clock, record)
     search = knee if knee is not None else summary.requests <= SEARCHED
     pressed = search and summary.preemptions
     return Answer(

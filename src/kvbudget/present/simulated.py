@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kvbudget.simulation.answer import Answer
-    from kvbudget.simulation.summary import Spread, Stretch, Summary
+    from kvbudget.simulation.results import Stretch
+    from kvbudget.simulation.summary import Spread, Summary
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 40

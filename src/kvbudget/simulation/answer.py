@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.deployed import Timing
-    from kvbudget.simulation.results import Step
+    from kvbudget.simulation.results import Result, Step
     from kvbudget.simulation.search import Knee
     from kvbudget.simulation.settings import SchedulerSettings
     from kvbudget.simulation.summary import Summary
@@ -89,23 +89,23 @@ class Answer:
         }
 
 
-def simulated(
+def simulated(arriving: Iterable[Request] | ClosedLoop, settings: SchedulerSettings, clock: Clock) -> Summary:
+    """Return what comes of requests, or of users who wait for their answers."""
+    recorder = Recorder()
+    result = run(arriving, settings, clock, recorder)
+    return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
+
+
+def run(
     arriving: Iterable[Request] | ClosedLoop,
     settings: SchedulerSettings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
-) -> Summary:
-    """Return what comes of requests, or of users who wait for their answers; `record` sees each step too."""
-    recorder = Recorder()
-
-    def both(step: Step) -> None:
-        recorder(step)
-        if record is not None:
-            record(step)
-
-    run = simulate_users if isinstance(arriving, ClosedLoop) else simulate
-    result = run(arriving, settings, clock, both)  # type: ignore[arg-type] # the one that takes it
-    return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
+) -> Result:
+    """Simulate requests, or users who wait for their answers."""
+    if isinstance(arriving, ClosedLoop):
+        return simulate_users(arriving, settings, clock, record)
+    return simulate(arriving, settings, clock, record)
 
 
 def bounds_of(

@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from kvbudget.simulation.clock import Batch
-from kvbudget.simulation.results import NEVER, Result, Step
+from kvbudget.simulation.results import NEVER, Result, Step, Stretch
 from kvbudget.simulation.runs import Runs, SharedRuns
 
 if TYPE_CHECKING:
@@ -472,8 +472,22 @@ def _expand(
     arrivals: array[int],
     came: int,
 ) -> None:
-    """Record the steps of a jump."""
+    """Record the steps of a jump: one by one, or where `record` takes spans by rounds of at most a block.
+
+    A span has the blocks and the queue of its last step, which is where both are largest.
+    """
     first = came
+    span = getattr(record, "span", None)
+    if span is not None:
+        for done in range(0, steps, size):
+            count = min(size, steps - done)
+            used += decoding if count == size else sum(phases[(at + done + i) % size] for i in range(count))
+            ends = begins + clock.decodes(decoding, context + decoding, count)
+            last = ends - clock.decodes(decoding, context + decoding * count, 1)
+            came = bisect_right(arrivals, last, came)
+            span(begins, ends, count, Stretch(running, waiting + came - first, used, 0), decoding)
+            begins, context = ends, context + decoding * count
+        return
     for i in range(steps):
         used += phases[(at + i) % size]
         came = bisect_right(arrivals, begins, came)

@@ -38,6 +38,15 @@ class Step(NamedTuple):
     ends: int
 
 
+class Stretch(NamedTuple):
+    """The most of each in a stretch of time, and the preemptions in it."""
+
+    running: int
+    waiting: int
+    used_blocks: int
+    preempted: int
+
+
 def _times() -> array[int]:
     return array("q")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.simulation.clock import SECOND
-from kvbudget.simulation.results import NEVER
+from kvbudget.simulation.results import NEVER, Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,15 +55,6 @@ def spread(weights: Mapping[int, int], unit: float = 1) -> Spread:
     return Spread(p50, p95, p99, most, mean / unit)
 
 
-class Stretch(NamedTuple):
-    """The most of each in one stretch of a curve, and the preemptions in it."""
-
-    running: int
-    waiting: int
-    used_blocks: int
-    preempted: int
-
-
 EMPTY = Stretch(0, 0, 0, 0)
 
 
@@ -81,54 +72,63 @@ class Recorder:
         self._running: dict[int, int] = {}
         self._waiting: dict[int, int] = {}
         self._used: dict[int, int] = {}
+        self._gaps: dict[int, int] = {}
         self._stretch = SHORTEST_STRETCH
         self._curve: list[Stretch] = []
-        self._last: Step | None = None
+        self._ends = 0
 
     def __call__(self, step: Step) -> None:
         """Count a step."""
-        self._until(step.begins)
-        self._last = step
-        self._draw(step)
+        now = Stretch(step.running, step.waiting, step.used_blocks, step.preempted)
+        self.span(step.begins, step.ends, 1, now, step.outputs)
 
-    def _until(self, now: int) -> None:
-        last = self._last
-        if last is None:
-            for counts in (self._running, self._waiting, self._used):
-                counts[0] = now
-            return
-        lasted = now - last.begins
+    def span(self, begins: int, ends: int, steps: int, now: Stretch, outputs: int) -> None:
+        """Count steps that follow each other and differ in nothing, each of which brings `outputs` tokens."""
+        self._idle(begins)
+        lasted = ends - begins
         for counts, value in (
-            (self._running, last.running),
-            (self._waiting, last.waiting),
-            (self._used, last.used_blocks),
+            (self._running, now.running),
+            (self._waiting, now.waiting),
+            (self._used, now.used_blocks),
         ):
             counts[value] = counts.get(value, 0) + lasted
+        gap = lasted // steps
+        self._gaps[gap] = self._gaps.get(gap, 0) + outputs * steps
+        self._ends = ends
+        self._draw(begins, ends, now)
 
-    def _draw(self, step: Step) -> None:
-        at = step.begins // self._stretch
-        while at >= 2 * STRETCHES:
+    def _idle(self, until: int) -> None:
+        idle = until - self._ends
+        for counts in (self._running, self._waiting, self._used):
+            counts[0] = counts.get(0, 0) + idle
+
+    def _draw(self, begins: int, ends: int, now: Stretch) -> None:
+        while begins >= 2 * STRETCHES * self._stretch or ends > 2 * STRETCHES * self._stretch:
             pairs = zip(self._curve[::2], [*self._curve[1::2], EMPTY], strict=False)
             self._curve = [_joined(first, second) for first, second in pairs]
             self._stretch *= 2
-            at = step.begins // self._stretch
-        self._curve += [EMPTY] * (at + 1 - len(self._curve))
-        now = Stretch(step.running, step.waiting, step.used_blocks, step.preempted)
-        self._curve[at] = _joined(self._curve[at], now)
+        first, last = begins // self._stretch, max(begins, ends - 1) // self._stretch
+        self._curve += [EMPTY] * (last + 1 - len(self._curve))
+        self._curve[first] = _joined(self._curve[first], now)
+        for at in range(first + 1, last + 1):
+            self._curve[at] = _joined(self._curve[at], now._replace(preempted=0))
 
     def finish(self, ends: int) -> Occupancy:
         """Return what was added up, when the last step ended."""
-        self._until(ends)
+        self._idle(ends)
         curves = Curves(self._stretch / SECOND, tuple(self._curve))
-        return Occupancy(spread(self._running), spread(self._waiting), spread(self._used), curves)
+        return Occupancy(
+            spread(self._running), spread(self._waiting), spread(self._used), spread(self._gaps, SECOND), curves
+        )
 
 
 class Occupancy(NamedTuple):
-    """Who ran and waited, and how many blocks were held, over time."""
+    """Who ran and waited and how many blocks were held, over time; how long steps took, over tokens."""
 
     running: Spread
     waiting: Spread
     used_blocks: Spread
+    steps_s: Spread
     curves: Curves
 
 
@@ -162,7 +162,9 @@ class Summary:
         waiting: Requests that wait, over time.
         kv_used: The share of the blocks that requests hold, over time.
         ttft_s: Seconds to the first token, over requests.
-        itl_s: Seconds between a request's tokens on average, over requests with two tokens or more.
+        itl_s: Seconds of the step that brings a token, over tokens: the time since the one before, but for first tokens
+            and those after a preemption.
+        tpot_s: Seconds between a request's tokens on average, over requests with two tokens or more.
         e2e_s: Seconds to the last token, over requests.
         queue_s: Seconds until a request is first scheduled, over requests.
         curves: Running, waiting, blocks and preemptions over time.
@@ -185,6 +187,7 @@ class Summary:
     kv_used: Spread
     ttft_s: Spread
     itl_s: Spread
+    tpot_s: Spread
     e2e_s: Spread
     queue_s: Spread
     curves: Curves
@@ -218,7 +221,8 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
         waiting=occupancy.waiting,
         kv_used=Spread(*(value / usable_blocks for value in used)),
         ttft_s=_seconds(first[i] - arrival[i] for i in done),
-        itl_s=_seconds((finished[i] - first[i]) // (outputs[i] - 1) for i in done if outputs[i] > 1),
+        itl_s=occupancy.steps_s,
+        tpot_s=_seconds((finished[i] - first[i]) // (outputs[i] - 1) for i in done if outputs[i] > 1),
         e2e_s=_seconds(finished[i] - arrival[i] for i in done),
         queue_s=_seconds(result.scheduled[i] - arrival[i] for i in done),
         curves=occupancy.curves,
