@@ -237,6 +237,20 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert run(*RATE, "--seed", "3", "--json") != run(*RATE, "--seed", "4", "--json")
 
 
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        (("--watermark", "0.05"), "watermark", 0.05),
+        (("--scheduling-policy", "priority"), "policy", "priority"),
+        (("--long-prefill-token-threshold", "256"), "long_prefill_token_threshold", 256),
+        (("--no-scheduler-reserve-full-isl",), "scheduler_reserve_full_isl", False),
+        (("--block-size", "32", "--num-gpu-blocks", "400"), "block_size", 32),
+    ],
+)
+def test_flags_reach_the_scheduler(flags: tuple[str, ...], field: str, value: object) -> None:
+    assert json.loads(run(*RATE, *flags, "--no-knee", "--json"))["settings"][field] == value
+
+
 def test_steps_are_written_one_a_line(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     found = json.loads(run(*RATE, "--json", "--no-knee", "--steps", str(path)))

@@ -12,6 +12,7 @@ from kvbudget.budgeting import budget
 from kvbudget.cli.asked import TakesLaunch, asked
 from kvbudget.cli.options import (
     NUMBER,
+    TOKENS,
     build_deployment,
     chosen_model,
     chosen_output,
@@ -28,10 +29,11 @@ from kvbudget.simulation.clock import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kvbudget.deployment import Deployment
+    from kvbudget.budgeting import Budget
     from kvbudget.simulation.answer import Answer
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Step
+    from kvbudget.simulation.settings import SchedulerSettings
     from kvbudget.workload.spec import Workload
 
 SEARCHED = 50_000
@@ -55,8 +57,22 @@ _WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 )
 
 
+_SCHEDULER: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--scheduling-policy",), {"type": click.Choice(("fcfs", "priority")), "help": "Who is served first."}),
+    (("--watermark",), {"type": NUMBER, "help": "Share of the blocks that admission leaves free."}),
+    (("--long-prefill-token-threshold",), {"type": TOKENS, "help": "Tokens that one prompt may take of a step."}),
+    (
+        ("--scheduler-reserve-full-isl/--no-scheduler-reserve-full-isl",),
+        {"default": None, "help": "Admit only whole prompts."},
+    ),
+)
+"""vLLM's flags that decide nothing about memory."""
+
+_SCHEDULER_FIELDS = ("scheduling_policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
+
+
 def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for names, settings in reversed(_WORKLOAD):
+    for names, settings in reversed((*_WORKLOAD, *_SCHEDULER)):
         function = click.option(*names, **settings)(function)
     return function
 
@@ -100,7 +116,7 @@ def simulate(
     kvbudget simulate llama-3.1-8b --gpu l4 --rate 4 --requests 2000 --prompt-tokens 1200 --output-tokens 300
     kvbudget simulate llama-3.1-8b --gpu h100 --trace azure.csv --step-time 10,20
     """  # noqa: D301 - click reads the backspace character
-    from kvbudget.simulation.deployed import timing_of  # noqa: PLC0415 - after the options are read
+    from kvbudget.simulation.deployed import scheduler_settings, timing_of  # noqa: PLC0415 - after the options are read
     from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415
 
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
@@ -110,11 +126,17 @@ def simulate(
         raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
     name = model or ""
     spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in _WORKLOAD}
+    chosen = {field: options.pop(field) for field in _SCHEDULER_FIELDS}
     name, options = asked(ctx, model, options)
     workload = parse_workload(WorkloadSpec(**spec))
     d = build_deployment(chosen_model(name, options), options)
     timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
-    answer = _answer(d, workload, timing, num_gpu_blocks, steps, knee)
+    b = budget(d)
+    settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
+    given = {field: value for field, value in chosen.items() if value is not None}
+    if "scheduling_policy" in given:
+        given["policy"] = given.pop("scheduling_policy")
+    answer = _answer(b, workload, timing, settings._replace(**given), steps, knee)
     if html is not None:
         from kvbudget.present.simulated_html import simulated_page  # noqa: PLC0415 - only pages need it
 
@@ -124,20 +146,13 @@ def simulate(
 
 
 def _answer(
-    d: Deployment,
-    workload: Workload,
-    timing: Timing,
-    num_gpu_blocks: int | None,
-    steps: str | None,
-    knee: bool | None,
+    b: Budget, workload: Workload, timing: Timing, settings: SchedulerSettings, steps: str | None, knee: bool | None
 ) -> Answer:
     """Return the answer; the questions that take many simulations are left out where they would take long."""
     from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, run, simulated  # noqa: PLC0415
-    from kvbudget.simulation.deployed import pool_assumptions, scheduler_settings  # noqa: PLC0415
+    from kvbudget.simulation.deployed import pool_assumptions  # noqa: PLC0415
 
-    b = budget(d)
-    settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
-    clock = timing.clock
+    d, clock = b.deployment, timing.clock
     begin = workload.loop if workload.closed else workload.stream
     summary = simulated(begin(), settings, clock)
     with _written(steps) as record:
@@ -157,7 +172,7 @@ def _answer(
         knee=knee_of(workload.stream, settings, clock) if search and not workload.closed else None,
         calm=calm_limit(begin, settings, clock, int(summary.running.max)) if pressed else None,
         warnings=(*b.warnings, *workload.notes),
-        assumptions=(*b.assumptions, *pool_assumptions(b, num_gpu_blocks)),
+        assumptions=(*b.assumptions, *pool_assumptions(b, settings.num_gpu_blocks)),
     )
 
 

@@ -50,9 +50,13 @@ def scheduler_settings(b: Budget, *, num_gpu_blocks: int | None = None) -> Sched
     return resolved(b.settings, b.plan, blocks)
 
 
-def pool_assumptions(b: Budget, num_gpu_blocks: int | None) -> tuple[str, ...]:
+def pool_assumptions(b: Budget, num_gpu_blocks: int) -> tuple[str, ...]:
     """Return how sure the size of the pool is, nothing where it was given."""
-    if num_gpu_blocks is not None or b.smallest.given_pool is not None or b.deployment.num_gpu_blocks_override:
+    if (
+        num_gpu_blocks != b.kv.num_gpu_blocks
+        or b.smallest.given_pool is not None
+        or b.deployment.num_gpu_blocks_override
+    ):
         return ()
     low, high = (
         max(0, size) // b.plan.bytes_per_block
