@@ -491,7 +491,7 @@ def test_a_request_must_arrive_at_a_time(arrival: float) -> None:
         simulate([Request(arrival, 1, 1)], SMALL, StepCount())
 
 
-@pytest.mark.parametrize("costs", [(0, 0), (-1, 5), (float("nan"), 1), (1, float("inf"))])
+@pytest.mark.parametrize("costs", [(0, 0), (1e-12, 0), (-1, 5), (float("nan"), 1), (1, float("inf"))])
 def test_a_step_must_take_time(costs: tuple[float, float]) -> None:
     with pytest.raises(InputError, match="A step takes"):
         StepTime(*costs)

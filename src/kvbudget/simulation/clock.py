@@ -8,6 +8,8 @@ from kvbudget.errors import InputError
 
 SECOND = 10**12
 """Picoseconds."""
+MOST = 10**9
+"""What a step may take of milliseconds, and a token of microseconds: eleven days."""
 LONGEST = 100 * 24 * 3600 * SECOND
 """A hundred days, which still fits in 64 bits."""
 
@@ -68,13 +70,14 @@ class StepTime:
     __slots__ = ("base", "per_token")
 
     def __init__(self, base_ms: float, per_token_us: float) -> None:
-        if not (0 <= base_ms < 10**9 and 0 <= per_token_us < 10**9) or base_ms + per_token_us == 0:
+        sound = 0 <= base_ms < MOST and 0 <= per_token_us < MOST
+        self.base = round(base_ms * 10**9) if sound else 0
+        self.per_token = round(per_token_us * 10**6) if sound else 0
+        if self.base + self.per_token == 0:
             raise InputError(
-                f"A step takes {base_ms!r} ms and {per_token_us!r} us for each token; give two numbers that are not "
-                "negative, and not both zero."
+                f"A step takes {base_ms!r} ms and {per_token_us!r} us for each token; give two numbers from 0 to less "
+                f"than {MOST:,}, of which one is a picosecond or more."
             )
-        self.base = round(base_ms * 10**9)
-        self.per_token = round(per_token_us * 10**6)
 
     def step(self, batch: Batch) -> int:
         """Return the picoseconds of one step; an empty one takes none."""

@@ -16,7 +16,6 @@ served; what holds there in general is used here as a shortcut:
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import deque
 from heapq import heappop, heappush
@@ -27,6 +26,7 @@ from kvbudget.simulation.results import NEVER, Result, Step, Stretch
 from kvbudget.simulation.runs import Runs, SharedRuns
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Mapping
 
     from kvbudget.simulation.clock import Clock
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 SHIFT = 32
 """Bits of a request's number in the heap of ends."""
 LOW = (1 << SHIFT) - 1
-AWAY = -(1 << 62)
-"""The offset of a request that does not decode any more."""
 NOTHING = Batch(0, 0, 0, 0)
 
 
@@ -80,10 +78,9 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     clock_step, clock_decodes, clock_until = clock.step, clock.decodes, clock.steps_until
 
     count = len(arrivals)
-    offsets = array("q", bytes(8 * count))  # of decoding requests; `counter - offset` tokens are computed
     targets: dict[int, int] = {}  # tokens of a request that was preempted, when it is admitted again
     reached: dict[int, int] = {}  # tokens that were computed before it was
-    running: dict[int, None] = {}  # in the order of admission
+    running: dict[int, int] = {}  # in the order of admission; the counter when it ends, `NEVER` if it does not decode
     front: deque[int] = deque()  # preempted requests, who wait before all that come
     ends: list[int] = []  # when decoding requests end, by the counter
     phases = [0] * (2 * size)  # decoding requests by offset, twice over so that sums need not wrap around
@@ -115,13 +112,9 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
 
         # -- a jump, while nobody comes, goes or is admitted
         if decoding and partial < 0 and (in_flight or not ahead):
-            while True:
-                end = ends[0] >> SHIFT
-                owner = ends[0] & LOW
-                if owner in running and offsets[owner] + prompts[owner] + outputs[owner] - 2 == end:
-                    break
-                heappop(ends)
-            jump = most = end + 1 - counter
+            while running.get(ends[0] & LOW) != ends[0] >> SHIFT:
+                heappop(ends)  # it was preempted
+            jump = most = (ends[0] >> SHIFT) + 1 - counter
             free = pool.free
             full = len(running) >= seats or decoding >= budget
             if waiting and not full:
@@ -170,9 +163,8 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                 rounds, rest = divmod(jump, size)
                 blocks = rounds * decoding + sum(phases[at : at + rest])
                 if leaving:
-                    if phases[at]:
-                        pool.take(phases[at])
-                        blocks -= phases[at]
+                    pool.take(phases[at])
+                    blocks -= phases[at]
                     if total - pool.free > peak_used:
                         peak_used = total - pool.free
                     for owner, when in leaving:
@@ -183,24 +175,26 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                             del targets[owner], reached[owner]
                     finished_since = jump == 1
                     leaving = []
-                if blocks:
-                    pool.take(blocks)
+                pool.free -= blocks
+                pool.owed += blocks
                 if total - pool.free > peak_used:
                     peak_used = total - pool.free
                 context += decoding * jump
                 counter += jump
                 if jump == most:
                     while ends and ends[0] >> SHIFT < counter:
-                        owner = ends[0] & LOW
-                        offset, last = offsets[owner], prompts[owner] + outputs[owner]
-                        if heappop(ends) >> SHIFT != offset + last - 2 or owner not in running:
+                        end = heappop(ends)
+                        owner, end = end & LOW, end >> SHIFT
+                        if running.get(owner) != end:
                             continue
+                        last = prompts[owner] + outputs[owner]
                         decoding -= 1
                         context -= last - 1
-                        phase = offset % size
+                        phase = (end + 2 - last) % size
                         phases[phase] -= 1
                         phases[phase + size] -= 1
                         if ahead:
+                            running[owner] = NEVER
                             leaving.append((owner, now))
                             continue
                         finished[owner] = now
@@ -229,8 +223,8 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             new = min(partial_target - partial_at, room - decoding)
             more = -(-(partial_at + new) // size) - -(-partial_at // size)
         if demand + more <= pool.free:
-            if demand + more:
-                pool.take(demand + more)
+            pool.free -= demand + more
+            pool.owed += demand + more
             room -= decoding
         else:
             # in order, each takes its block or the last one loses its own
@@ -246,9 +240,9 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                         continue
                     need = -(-(partial_at + new) // size) - -(-partial_at // size)
                 else:
-                    need = (counter - offsets[owner]) % size == 0
+                    need = (counter - running[owner] - 2 + prompts[owner] + outputs[owner]) % size == 0
                 while need > pool.free:
-                    victim = running.popitem()[0]
+                    victim, end = running.popitem()
                     fewer += 1
                     preemptions[victim] += 1
                     front.appendleft(victim)
@@ -261,13 +255,12 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                         if victim in zombies:
                             computed = last - 1
                         else:
-                            computed = counter - offsets[victim]
+                            computed = counter - end - 2 + last
                             decoding -= 1
                             context -= computed
-                            phase = offsets[victim] % size
+                            phase = (end + 2 - last) % size
                             phases[phase] -= 1
                             phases[phase + size] -= 1
-                            offsets[victim] = AWAY
                         kept = (computed - 1 if ahead and computed > target else computed) // size
                         target = computed + 1
                     targets[victim] = target
@@ -330,7 +323,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                 if need + (watermark if running else 0) > pool.free:
                     break
                 waiting -= 1
-                running[head] = None
+                running[head] = NEVER
                 if resumed:
                     front.popleft()
                     if caching:
@@ -349,7 +342,8 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                             cached_tokens[head] = start
                 if found or shared:
                     pool.adopt(head, found)
-                pool.take(held - found)
+                pool.free -= held - found
+                pool.owed += held - found
                 if shared:
                     pool.keep(head, end)
                 room -= new
@@ -386,14 +380,13 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
         while ends and ends[0] >> SHIFT <= counter:
             top = heappop(ends)
             owner = top & LOW
-            if top >> SHIFT < counter or owner not in running:
+            if running.get(owner) != counter or top >> SHIFT < counter:
                 continue
-            offset, last = offsets[owner], prompts[owner] + outputs[owner]
-            if offset + last - 2 != counter:
-                continue
+            running[owner] = NEVER
+            last = prompts[owner] + outputs[owner]
             decoding -= 1
             context -= last - 1
-            phase = offset % size
+            phase = (counter + 2 - last) % size
             phases[phase] -= 1
             phases[phase + size] -= 1
             ending.append((owner, now))
@@ -405,12 +398,12 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             if computed + 1 >= last:
                 ending.append((owner, now))
                 continue
-            offset = counter - computed
-            offsets[owner] = offset
-            heappush(ends, (offset + last - 2 << SHIFT) | owner)
+            phase = counter - computed
+            running[owner] = phase + last - 2
+            heappush(ends, (phase + last - 2 << SHIFT) | owner)
             decoding += 1
             context += computed
-            phase = offset % size
+            phase %= size
             phases[phase] += 1
             phases[phase + size] += 1
 

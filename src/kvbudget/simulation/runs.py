@@ -33,19 +33,26 @@ class Runs:
 
     Attributes:
         free: Blocks that nobody holds.
+        owed: Blocks that were given away, but are not taken out of the queue yet.
     """
 
-    __slots__ = ("_blank", "_of", "_runs", "_size", "free")
+    __slots__ = ("_blank", "_of", "_runs", "_size", "free", "owed")
 
     def __init__(self, blocks: int, size: int) -> None:
         self.free = self._blank = blocks
+        self.owed = 0
         self._size = size
         self._runs: deque[Run] = deque()
         self._of: dict[int, Run] = {}
 
     def take(self, count: int) -> None:
-        """Give away blocks, those that keep nothing first."""
+        """Give away blocks, those that keep nothing first; which ones is settled when it begins to matter."""
         self.free -= count
+        self.owed += count
+
+    def _settle(self) -> None:
+        count = self.owed
+        self.owed = 0
         if count <= self._blank:
             self._blank -= count
             return
@@ -74,6 +81,8 @@ class Runs:
     def find(self, owner: int, tokens: int) -> tuple[int, int]:
         """Return how many blocks are found for a request that has `tokens` tokens, and how many of those are free."""
         del tokens
+        if self.owed:
+            self._settle()
         run = self._of.get(owner)
         return (run[0], run[0]) if run else (0, 0)
 
@@ -98,6 +107,8 @@ class Runs:
         self._append(owner, -(-computed // self._size), kept)
 
     def _append(self, owner: int, held: int, kept: int) -> None:
+        if self.owed:
+            self._settle()
         self.free += held
         self._blank += held - kept
         if not kept:
@@ -217,6 +228,7 @@ class SharedRuns(Runs):
 
     def find(self, owner: int, tokens: int) -> tuple[int, int]:
         """Return how many blocks are found, the oldest of several copies, and how many of those are free."""
+        own = super().find(owner, tokens)[0]
         most = (tokens - 1) // self._size
         found: list[tuple[Span, int, int]] = []
         at = loose = 0
@@ -242,7 +254,6 @@ class SharedRuns(Runs):
             if at < behind:
                 break
         self._found = found
-        own = super().find(owner, tokens)[0]
         return at + own, loose + own
 
     def adopt(self, owner: int, found: int) -> None:
