@@ -169,15 +169,15 @@ def test_decides_as_the_vllm_that_is_here(tmp_path: Path) -> None:
 
 
 def both(
-    requests: list[Request], chosen: SchedulerSettings, clock: Clock
+    requests: list[Request], chosen: SchedulerSettings, clock: Clock, *, as_served: bool
 ) -> tuple[tuple[Result, list[Step]], tuple[Result, list[Step]], Result]:
     """Return the plain result and steps, the fast ones, and the fast result without steps."""
     plain: list[Step] = []
     fast: list[Step] = []
     return (
-        (simulate(requests, chosen, clock, plain.append, plainly=True), plain),
-        (simulate(requests, chosen, clock, fast.append), fast),
-        simulate(requests, chosen, clock),
+        (simulate(requests, chosen, clock, plain.append, as_served=as_served, plainly=True), plain),
+        (simulate(requests, chosen, clock, fast.append, as_served=as_served), fast),
+        simulate(requests, chosen, clock, as_served=as_served),
     )
 
 
@@ -213,12 +213,12 @@ def without_fallback(case: Case) -> SchedulerSettings:
 
 
 @settings(deadline=None, max_examples=60)
-@given(seed=st.integers(0, 10**9), context=st.booleans())
-def test_jumps_change_nothing(seed: int, context: bool) -> None:
+@given(seed=st.integers(0, 10**9), context=st.booleans(), as_served=st.booleans())
+def test_jumps_change_nothing(seed: int, context: bool, as_served: bool) -> None:
     """The fast way gives the same result and the same steps, on random workloads under pressure."""
     case = bench().random_case(seed)
     clock: Clock = Roofline() if context else StepTime(15, 20) if case.clocked else StepCount()
-    plain, fast, unrecorded = both(bench().requests_of(case), without_fallback(case), clock)
+    plain, fast, unrecorded = both(bench().requests_of(case), without_fallback(case), clock, as_served=as_served)
     assert fast == plain
     assert unrecorded == plain[0]
 
@@ -239,7 +239,7 @@ TURNS = st.lists(
     size=st.sampled_from([1, 4, 16]),
     spare=st.integers(0, 80),
     batch=st.sampled_from([16, 40, 200]),
-    flags=st.tuples(st.booleans(), st.booleans()),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
 def test_jumps_change_nothing_where_prefixes_are_shared(
     documents: list[list[tuple[int, int]]],
@@ -247,7 +247,7 @@ def test_jumps_change_nothing_where_prefixes_are_shared(
     size: int,
     spare: int,
     batch: int,
-    flags: tuple[bool, bool],
+    flags: tuple[bool, bool, bool],
 ) -> None:
     """Prompts that begin with parts of a few documents, to their ends or beyond, in pools that are too small."""
     requests = []
@@ -266,7 +266,7 @@ def test_jumps_change_nothing_where_prefixes_are_shared(
         async_scheduling=flags[0],
         scheduler_reserve_full_isl=flags[1],
     )
-    plain, fast, unrecorded = both(requests, chosen, StepTime(15, 20))
+    plain, fast, unrecorded = both(requests, chosen, StepTime(15, 20), as_served=flags[2])
     assert fast == plain
     assert unrecorded == plain[0]
 
@@ -405,6 +405,20 @@ def test_requests_are_cut_and_refused_as_the_engine_does(plainly: bool) -> None:
 @pytest.mark.parametrize("plainly", [True, False])
 def test_no_requests_take_no_time(plainly: bool) -> None:
     assert simulate([], SMALL, StepCount(), plainly=plainly) == Result()
+
+
+@pytest.mark.parametrize("plainly", [True, False])
+@pytest.mark.parametrize(("ahead", "steps_later"), [(True, 1), (False, 0)])
+def test_a_server_sees_who_comes_when_it_schedules(ahead: bool, steps_later: int, plainly: bool) -> None:
+    """While a step runs, the next one is scheduled already where that is done ahead."""
+    requests = [Request(0, 10, 50), Request(0.075, 10, 1)]
+    chosen = SMALL._replace(async_scheduling=ahead)
+    there, then = (
+        simulate(requests, chosen, StepTime(10, 0), as_served=as_served, plainly=plainly).first_token[1]
+        for as_served in (False, True)
+    )
+    assert there == 90 * SECOND // 1000
+    assert then - there == steps_later * 10 * SECOND // 1000
 
 
 def test_a_conversation_finds_its_own_answers() -> None:

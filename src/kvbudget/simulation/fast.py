@@ -56,6 +56,8 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     clock: Clock,
     record: Callable[[Step], object] | None = None,
     shared: Mapping[int, Shared] | None = None,
+    *,
+    as_served: bool = False,
 ) -> None:
     """Fill in what becomes of the requests of `result`, which are in the order of their arrival and all served.
 
@@ -65,12 +67,14 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
         clock: How long a step takes.
         record: Called with each step, those that were jumped over included.
         shared: What requests share with others, by their place in `result`.
+        as_served: Whether who comes while a step runs is seen after it, where the next one is scheduled already.
     """
     size = settings.cache_groups[0].block_size
     seats, budget = settings.max_num_seqs, settings.max_num_batched_tokens
     caching, ahead = settings.enable_prefix_caching, settings.async_scheduling
     whole, chunked = settings.scheduler_reserve_full_isl, settings.enable_chunked_prefill
     watermark = settings.watermark_blocks
+    late = ahead and as_served
     total = settings.usable_blocks
     arrivals, prompts, outputs = result.arrival, result.prompt_tokens, result.output_tokens
     scheduled, first_token, finished = result.scheduled, result.first_token, result.finished
@@ -87,6 +91,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     pool = SharedRuns(total, size, shared) if shared else Runs(total, size)
 
     now = counter = came = admitted_to = 0  # requests before `came` have arrived, those before `admitted_to` run or ran
+    seen = 0  # requests that have come until then are in the next step
     next_arrival = arrivals[0] if count else NEVER
     decoding = context = 0  # requests, and the tokens that they have computed
     partial, partial_at, partial_target = NEVER, 0, 0  # the request whose prompt goes on
@@ -102,9 +107,11 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
         if not working and not in_flight:
             if came == count:
                 break
-            now = max(now, clock.wake(next_arrival))
-        if came < count and next_arrival <= now:
-            came = bisect_right(arrivals, now, came)
+            now = seen = max(now, clock.wake(next_arrival))
+        if not late:
+            seen = now
+        if came < count and next_arrival <= seen:
+            came = bisect_right(arrivals, seen, came)
             if came < count:
                 next_arrival = arrivals[came]
             working = True
@@ -139,23 +146,27 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                 jump = _lasting(phases, size, counter % size, decoding, free, jump)
             took = clock_decodes(decoding, context + decoding, jump) if jump else 0
             if jump and not waiting and not full and came < count and took > next_arrival - now:
-                jump = clock_until(decoding, context + decoding, next_arrival - now)
+                gap = next_arrival - now
+                until = clock_until(decoding, context + decoding, gap) if gap > 0 else 0
+                jump = min(jump, until + late)
                 took = clock_decodes(decoding, context + decoding, jump)
             if jump:
                 at = counter % size
                 if record:
                     _expand(
                         record, steps, now, clock, len(running), waiting, decoding, context, total - free,
-                        phases, at, size, jump, arrivals, came,
+                        phases, at, size, jump, arrivals, came, seen if late else NEVER,
                     )  # fmt: skip
                 if waiting or full:
                     if came < count and next_arrival <= now + took:
-                        last = now + clock_decodes(decoding, context + decoding, jump - 1)
-                        waiting += bisect_right(arrivals, last, came) - came
+                        last = now + clock_decodes(decoding, context + decoding, max(jump - 1 - late, 0))
+                        waiting += bisect_right(arrivals, seen if late and jump == 1 else last, came) - came
                     if waiting > peak_waiting:
                         peak_waiting = waiting
                 if len(running) > peak_running:
                     peak_running = len(running)
+                if late:
+                    seen = now + clock_decodes(decoding, context + decoding, jump - 1)
                 now += took
                 steps += jump
                 scheduled_tokens += decoding * jump
@@ -408,6 +419,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             phases[phase + size] += 1
 
         # a step is done: this one, or the one before where steps are scheduled ahead
+        seen = begins
         if ahead:
             working = bool(running) or waiting > 0
             if not in_flight and (tokens or working):
@@ -464,10 +476,12 @@ def _expand(
     steps: int,
     arrivals: array[int],
     came: int,
+    seen: int,
 ) -> None:
     """Record the steps of a jump: one by one, or where `record` takes spans by rounds of at most a block.
 
-    A span has the blocks and the queue of its last step, which is where both are largest.
+    `seen` is until when the first one sees who has come, `NEVER` if until it begins. A span has the blocks and the queue
+    of its last step, which is where both are largest.
     """
     first = came
     span = getattr(record, "span", None)
@@ -477,13 +491,18 @@ def _expand(
             used += decoding if count == size else sum(phases[(at + done + i) % size] for i in range(count))
             ends = begins + clock.decodes(decoding, context + decoding, count)
             last = ends - clock.decodes(decoding, context + decoding * count, 1)
-            came = bisect_right(arrivals, last, came)
+            if seen == NEVER:
+                came = bisect_right(arrivals, last, came)
+            else:
+                before = ends - clock.decodes(decoding, context + decoding * (count - 1), 2) if count > 1 else seen
+                came, seen = bisect_right(arrivals, before, came), last
             span(begins, ends, count, Stretch(running, waiting + came - first, used, 0), decoding)
             begins, context = ends, context + decoding * count
         return
     for i in range(steps):
         used += phases[(at + i) % size]
-        came = bisect_right(arrivals, begins, came)
+        came = bisect_right(arrivals, begins if seen == NEVER else seen, came)
+        seen = seen if seen == NEVER else begins
         context += decoding
         ends = begins + clock.step(Batch(decoding, decoding, context, context))
         record(Step(number + i, begins, running, waiting + came - first, decoding, decoding, used, 0, decoding, ends))

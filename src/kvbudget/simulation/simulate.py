@@ -1,7 +1,6 @@
 """A workload through the engine: requests come, steps are scheduled, time passes.
 
-Source: vLLM 0.32, EngineCore.step and EngineCore.step_with_batch_queue. An arrival is seen by the first step that
-begins no earlier; a server that schedules ahead sees it up to one step later.
+Source: vLLM 0.32, EngineCore.step and EngineCore.step_with_batch_queue.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ def simulate(
     clock: Clock,
     record: Callable[[Step], object] | None = None,
     *,
+    as_served: bool = False,
     plainly: bool = False,
 ) -> Result:
     """Return what becomes of requests.
@@ -45,6 +45,9 @@ def simulate(
         settings: What the scheduler may do.
         clock: How long a step takes.
         record: Called with each step, in order.
+        as_served: Let a request that comes while a step runs wait for the step after the next one where the next one is
+            scheduled already, as a server does; otherwise it is in the first step that begins no earlier, as in vLLM's
+            scheduler when it is driven by a trace.
         plainly: Go one step after the other even where steps can be jumped over; the result is the same.
 
     Raises:
@@ -60,12 +63,12 @@ def simulate(
     if not plainly and can_jump(settings):
         shared = shared_by([requests[index] for index in order]) if settings.enable_prefix_caching else {}
     if shared is None:
-        _Engine(requests, result, settings, clock, record).run()
+        _Engine(requests, result, settings, clock, record, as_served=as_served).run()
     elif len(order) == len(result) and order == served:
-        run(result, settings, clock, record, shared)
+        run(result, settings, clock, record, shared, as_served=as_served)
     else:
         in_order = result.chosen(order)
-        run(in_order, settings, clock, record, shared)
+        run(in_order, settings, clock, record, shared, as_served=as_served)
         result.put(order, in_order)
     return result
 
@@ -115,6 +118,8 @@ class _Engine:
         settings: SchedulerSettings,
         clock: Clock,
         record: Callable[[Step], object] | None,
+        *,
+        as_served: bool,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -123,7 +128,9 @@ class _Engine:
         self._result = result
         self._coming = deque(self._sequences(requests))
         self._in_flight: deque[tuple[Scheduled, int]] = deque()
-        self._now = 0
+        self._now = 0  # when the steps that are scheduled end
+        self._done = 0  # when the next one is scheduled: when the last one ended whose tokens are known
+        self._as_served = as_served
 
     def _sequences(self, requests: list[Request]) -> list[Sequence]:
         prefixes = Prefixes()
@@ -153,8 +160,9 @@ class _Engine:
         scheduler, coming, in_flight = self._scheduler, self._coming, self._in_flight
         while self._more() or scheduler.has_work or in_flight:
             if coming and not scheduler.has_work and not in_flight:
-                self._now = max(self._now, self._clock.wake(coming[0].arrival))
-            while coming and coming[0].arrival <= self._now:
+                self._now = self._done = max(self._now, self._clock.wake(coming[0].arrival))
+            seen = self._done if self._as_served else self._now
+            while coming and coming[0].arrival <= seen:
                 scheduler.add(coming.popleft())
             self._iterate()
         self._result.ends = self._now
@@ -176,6 +184,7 @@ class _Engine:
                 return
         if in_flight:
             step, ends = in_flight.popleft()
+            self._done = ends
             for request in scheduler.finish(step):
                 result.finished[request.index] = ends
                 self._ended(request.index, ends)
