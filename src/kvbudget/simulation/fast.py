@@ -480,8 +480,8 @@ def _expand(
 ) -> None:
     """Record the steps of a jump: one by one, or where `record` takes spans by rounds of at most a block.
 
-    `seen` is until when the first one sees who has come, `NEVER` if until it begins. A span has the blocks and the queue
-    of its last step, which is where both are largest.
+    `seen` is until when the first one sees who has come, `NEVER` if until it begins. A span has the blocks and the
+    queue of its last step, which is where both are largest.
     """
     first = came
     span = getattr(record, "span", None)

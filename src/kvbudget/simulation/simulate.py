@@ -17,16 +17,18 @@ from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
 from kvbudget.simulation.sequence import Sequence
 from kvbudget.simulation.settings import check
+from kvbudget.workload.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.settings import SchedulerSettings
-    from kvbudget.workload.request import Request
 
 NOTHING = Batch(0, 0, 0, 0)
 """A step that computes nothing."""
+ALONE = Request(0.0, 0, 0)
+"""What stands for a request that shares nothing and is as urgent as others."""
 
 
 def simulate(
@@ -41,7 +43,7 @@ def simulate(
     """Return what becomes of requests.
 
     Args:
-        requests: The workload, in any order.
+        requests: The workload, in any order; a stream is read once and not kept.
         settings: What the scheduler may do.
         clock: How long a step takes.
         record: Called with each step, in order.
@@ -55,15 +57,15 @@ def simulate(
         CannotTell: The cache's groups are not covered.
     """
     check(settings)
-    requests = list(requests)
-    result = result_of(requests, settings.max_model_len)
+    result, special = result_of(requests, settings.max_model_len)
     served = [index for index, tokens in enumerate(result.output_tokens) if tokens]
     order = sorted(served, key=result.arrival.__getitem__)
     shared = None
     if not plainly and can_jump(settings):
-        shared = shared_by([requests[index] for index in order]) if settings.enable_prefix_caching else {}
+        alike = [special.get(index, ALONE) for index in order] if special and settings.enable_prefix_caching else []
+        shared = shared_by(alike)
     if shared is None:
-        _Engine(requests, result, settings, clock, record, as_served=as_served).run()
+        _Engine(special, result, settings, clock, record, as_served=as_served).run()
     elif len(order) == len(result) and order == served:
         run(result, settings, clock, record, shared, as_served=as_served)
     else:
@@ -113,7 +115,7 @@ class _Engine:
 
     def __init__(
         self,
-        requests: list[Request],
+        special: dict[int, Request],
         result: Result,
         settings: SchedulerSettings,
         clock: Clock,
@@ -126,30 +128,22 @@ class _Engine:
         self._record = record
         self._scheduler = Scheduler(settings)
         self._result = result
-        self._coming = deque(self._sequences(requests))
+        self._coming = deque(self._sequences(special))
         self._in_flight: deque[tuple[Scheduled, int]] = deque()
         self._now = 0  # when the steps that are scheduled end
         self._done = 0  # when the next one is scheduled: when the last one ended whose tokens are known
         self._as_served = as_served
 
-    def _sequences(self, requests: list[Request]) -> list[Sequence]:
+    def _sequences(self, special: dict[int, Request]) -> list[Sequence]:
         prefixes = Prefixes()
-        result = self._result
-        return sorted(
-            (
-                Sequence(
-                    index,
-                    result.arrival[index],
-                    result.prompt_tokens[index],
-                    result.output_tokens[index],
-                    request.priority,
-                    Keys(prefixes, request, index),
-                )
-                for index, request in enumerate(requests)
-                if result.output_tokens[index]
-            ),
-            key=lambda sequence: sequence.arrival,
-        )
+        columns = zip(self._result.arrival, self._result.prompt_tokens, self._result.output_tokens, strict=True)
+        found = []
+        for index, (arrival, prompt_tokens, output_tokens) in enumerate(columns):
+            if output_tokens:
+                request = special.get(index, ALONE)
+                keys = Keys(prefixes, request, index)
+                found.append(Sequence(index, arrival, prompt_tokens, output_tokens, request.priority, keys))
+        return sorted(found, key=lambda sequence: sequence.arrival)
 
     def _more(self) -> bool:
         """Return whether requests are still to come."""
@@ -248,7 +242,7 @@ class _UsersEngine(_Engine):
         clock: Clock,
         record: Callable[[Step], object] | None,
     ) -> None:
-        super().__init__([], result, settings, clock, record)
+        super().__init__({}, result, settings, clock, record, as_served=False)
         self._loop = loop
         self._prefixes = Prefixes()
         self._user_of: list[int] = []
@@ -316,24 +310,28 @@ def _note(result: Result, request: Request, max_model_len: int) -> None:
         numbers.append(0)
 
 
-def result_of(requests: list[Request], max_model_len: int) -> Result:
-    """Return the result of a workload before it has begun.
+def result_of(requests: Iterable[Request], max_model_len: int) -> tuple[Result, dict[int, Request]]:
+    """Return the result of a workload before it has begun, and the requests that are more than their lengths.
 
     A request that generates nothing generates one token, as an engine does; one without a prompt, or with a prompt that
-    leaves no room for a token, is refused.
+    leaves no room for a token, is refused. The workload may be a stream: only what is returned is kept of it.
     """
     result = Result()
-    result.arrival = array("q", [picoseconds(request.arrival) for request in requests])
-    result.prompt_tokens = array("q", [request.prompt_tokens for request in requests])
-    result.output_tokens = array("q", [_served(request, max_model_len) for request in requests])
+    special: dict[int, Request] = {}
+    arrival, prompt, output = result.arrival.append, result.prompt_tokens.append, result.output_tokens.append
+    for index, request in enumerate(requests):
+        arrival(picoseconds(request.arrival))
+        prompt(request.prompt_tokens)
+        output(_served(request, max_model_len))
+        if request.segments or request.priority:
+            special[index] = request
     count = len(result)
     result.scheduled, result.first_token, result.finished = (array("q", [NEVER]) * count for _ in range(3))
     result.preemptions, result.cached_tokens = (array("q", [0]) * count for _ in range(2))
-    return result
+    return result, special
 
 
 def _served(request: Request, max_model_len: int) -> int:
+    """Return the tokens that a request generates, 0 if it is refused."""
     room = max_model_len - request.prompt_tokens
-    if request.prompt_tokens < 1 or room < 1:
-        return 0
-    return min(max(request.output_tokens, 1), room)
+    return min(max(request.output_tokens, 1), room) if request.prompt_tokens > 0 and room > 0 else 0
