@@ -281,7 +281,7 @@ def test_csv_and_markdown() -> None:
     [
         (("--rate", "2"), "How long are the requests?"),
         ((*RATE, "--step-time", "fast"), "write BASE_MS,PER_TOKEN_US"),
-        ((*RATE, "--step-time", "0,0"), "not both zero"),
+        ((*RATE, "--step-time", "0,0"), "of which one is a picosecond or more"),
         ((*RATE, "--trace", "nothing.json"), "nothing.json"),
         ((*RATE, "--json", "--steps", "-"), "both write to standard output"),
     ],
