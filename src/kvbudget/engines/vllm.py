@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.basis import Basis
 from kvbudget.deployment import AUTO
-from kvbudget.engines import vllm_lora, vllm_overhead, vllm_specs
+from kvbudget.engines import vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
-from kvbudget.engines.vllm_draft import draft_of
-from kvbudget.engines.vllm_lora import Slots
 from kvbudget.engines.vllm_towers import served_model, text_only
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import multimodal
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 
     from kvbudget.deployment import Deployment
     from kvbudget.engines.vllm_draft import Draft
+    from kvbudget.engines.vllm_lora import Slots
     from kvbudget.facts.gpus import Gpu
     from kvbudget.facts.vllm import Version
     from kvbudget.model import Layer, Model, Weight
@@ -168,6 +167,8 @@ def _slots(d: Deployment) -> Slots | None:
     """Return the slots for adapters that were asked for, None if there are none."""
     if not d.enable_lora:
         return None
+    from kvbudget.engines.vllm_lora import Slots  # noqa: PLC0415 - few deployments have adapters
+
     return Slots(d.max_loras, d.max_lora_rank, d.lora_dtype, d.fully_sharded_loras)
 
 
@@ -175,6 +176,8 @@ def _draft(d: Deployment, max_model_len: int) -> Draft | None:
     """Return what proposes tokens, None if nothing does."""
     if d.speculation is None:
         return None
+    from kvbudget.engines.vllm_draft import draft_of  # noqa: PLC0415 - few deployments have a draft
+
     draft = draft_of(d.model, d.speculation, d.pipeline_parallel_size, max_model_len)
     if draft.model is not None:
         _check_layout(draft.model, d.tensor_parallel_size, 1, d.enable_expert_parallel)
@@ -706,8 +709,14 @@ def fixed(
         non_torch=vllm_overhead.non_torch(card, version, tensor_parallel_size=share.tensor_parallel_size),
         context=vllm_overhead.context(),
         draft=_loaded_draft(draft, version, dtype, share) if draft and draft.model else None,
-        lora=vllm_lora.lora(model, slots, dtype, share) if slots else None,
+        lora=_lora(model, slots, dtype, share) if slots else None,
     )
+
+
+def _lora(model: Model, slots: Slots, dtype: str, share: vllm_overhead.Share) -> Estimate:
+    from kvbudget.engines.vllm_lora import lora  # noqa: PLC0415 - few deployments have adapters
+
+    return lora(model, slots, dtype, share)
 
 
 def batch_key(model: Model, s: Settings) -> tuple[int, ...]:

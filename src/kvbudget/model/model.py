@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import InputError
-from kvbudget.model.schemes import Scheme, weight_bytes
 from kvbudget.model.shapes import Group, Layer, Tower, Weight
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from kvbudget.facts.vllm import Version
     from kvbudget.model.quantization import Recipe
+    from kvbudget.model.schemes import Scheme
     from kvbudget.model.stored import Stored
 
 
@@ -173,7 +173,11 @@ class Model:
         scheme = self.scheme_for(path, weight)
         part = weight if shard is None else shard
         held = self.stored.modules.get(path) if self.stored is not None else None
-        if held is None or held.plain or held.share(weight.values) == weight_bytes(weight, own_bytes, scheme):
+        if scheme is None and (held is None or held.plain):
+            return part.plain_bytes(own_bytes)
+        from kvbudget.model.schemes import weight_bytes  # noqa: PLC0415 - plain models need none of it
+
+        if held is None or held.share(weight.values) == weight_bytes(weight, own_bytes, scheme):
             return weight_bytes(part, own_bytes, scheme)
         return held.share(part.values)
 

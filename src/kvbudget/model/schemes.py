@@ -140,9 +140,9 @@ def weight_bytes(weight: Weight, own_bytes: int, scheme: Scheme | None = None) -
         own_bytes: Bytes of the checkpoint's own data type.
         scheme: How its matrix is stored, None if it is not quantized.
     """
-    size = dtype_bytes(weight.dtype) if weight.dtype else own_bytes
     if scheme is None:
-        return (weight.out_features * weight.in_features + weight.bias) * size * weight.count
+        return weight.plain_bytes(own_bytes)
+    size = dtype_bytes(weight.dtype) if weight.dtype else own_bytes
     matrix = sum(part.bytes for part in scheme.parts(weight.out_features, weight.in_features, own_bytes))
     return (matrix + weight.bias * (scheme.bias_bytes or size)) * weight.count
 

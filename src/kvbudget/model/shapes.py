@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from kvbudget.facts.formats import dtype_bytes
+
 
 class Group(Enum):
     """The part of a model a weight belongs to; quantization recipes and parallel layouts act on groups."""
@@ -82,6 +84,10 @@ class Weight:
     def parameters(self) -> int:
         """The same as people count parameters: 0 for a buffer."""
         return 0 if self.buffer else self.values
+
+    def plain_bytes(self, own_bytes: int) -> int:
+        """Return the bytes of all values if none is packed; a pinned type wins over `own_bytes` a value."""
+        return self.values * (dtype_bytes(self.dtype) if self.dtype else own_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
