@@ -4,8 +4,8 @@
         [--vllm VENV/bin/python --tool oracle_sched.py]
 
 Prints a row for each workload: seconds of the loop alone, requests and steps a second, preemptions, and the most memory
-that the process has had so far. vLLM's scheduler, on a part of the same workloads, gives the ratio; its own figures
-come from its process, without start-up. Times are of the processor, so that other work on the machine counts less.
+that the process has had so far. vLLM's scheduler, on a part of the same workload, gives the ratio. Times are of the
+processor, so that other work on the machine counts less; vLLM's are without its start-up.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import json
 import random
 import resource
-import sys
 import tempfile
 import time
 from datetime import datetime
@@ -27,12 +25,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import vllm_scheduler as own
 
 from kvbudget.simulation.clock import StepTime
+from kvbudget.simulation.fast import run
 from kvbudget.simulation.settings import SchedulerSettings
-from kvbudget.simulation.simulate import simulate
+from kvbudget.simulation.simulate import result_of, simulate
 from kvbudget.workload.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 DEFAULTS = SchedulerSettings(num_gpu_blocks=27_000, max_model_len=16_384)
 """vLLM's defaults (steps scheduled ahead, prefixes cached) on the pool of an 8B model and 60 GiB."""
@@ -45,7 +44,7 @@ class Workload(NamedTuple):
     """What is simulated."""
 
     name: str
-    requests: list[Request]
+    requests: Iterable[Request]
     settings: SchedulerSettings
 
 
@@ -71,8 +70,14 @@ def chat(rate: float, seed: int = 1) -> Iterator[Request]:
 
 def measured(workload: Workload, *, plainly: bool = False) -> float:
     """Print a row, and return the requests a second."""
-    began = time.process_time()
-    result = simulate(workload.requests, workload.settings, StepTime(*STEP_TIME), plainly=plainly)
+    clock = StepTime(*STEP_TIME)
+    if plainly:
+        began = time.process_time()
+        result = simulate(workload.requests, workload.settings, clock, plainly=True)
+    else:
+        result, _ = result_of(workload.requests, workload.settings.max_model_len)
+        began = time.process_time()
+        run(result, workload.settings, clock)
     took = time.process_time() - began
     rate = len(result) / took
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -89,10 +94,12 @@ def theirs(workload: Workload, python: str, tool: Path) -> float:
     rows = [(request.arrival, request.prompt_tokens, request.output_tokens, 0, 0, 0) for request in workload.requests]
     case = own.Case("part", workload.settings._replace(max_model_len=8192), clocked=True, rows=rows)
     with tempfile.TemporaryDirectory() as folder:
-        own.ask(python, tool, [own.arguments(case, Path(folder), own.UNIFORM)])
-        told = json.loads((Path(folder) / "part.totals").read_text())
-    print(f"{'vLLM, ' + workload.name:34} {told['requests']:>9,} requests {told['wall_s']:8.2f} s", flush=True)
-    return float(told["requests_per_s"])
+        one = case._replace(name="one", rows=rows[:1])
+        jobs = [own.arguments(each, Path(folder), own.UNIFORM) for each in (one, one, case)]
+        first, start, whole = (float(answer["cpu_s"]) for answer in own.ask(python, tool, jobs))
+    took = whole - min(first, start)
+    print(f"{'vLLM, ' + workload.name:34} {len(rows):>9,} requests {took:8.2f} s {len(rows) / took:>9,.0f} requests/s")
+    return len(rows) / took
 
 
 def main() -> None:
@@ -103,26 +110,25 @@ def main() -> None:
     parser.add_argument("--tool", type=Path)
     asked = parser.parse_args()
     workloads = []
+    parts = []
     if (asked.traces / "azure2023_conv.csv.gz").exists():
-        workloads.append(Workload("Azure conversation", azure(asked.traces), DEFAULTS))
+        rows = azure(asked.traces)
+        workloads.append(Workload("Azure conversation", rows, DEFAULTS))
+        parts.append(Workload(f"Azure conversation, {PART:,}", rows[:PART], DEFAULTS))
     tight = DEFAULTS._replace(num_gpu_blocks=6_000)
-    many = list(islice(chat(20), 100_000))
-    workloads += [
-        Workload("chat, 10/s", list(islice(chat(10), 100_000)), DEFAULTS),
-        Workload("chat, 10/s, 6,000 blocks", list(islice(chat(10), 100_000)), tight),
-        Workload("chat, 20/s, overload", many, DEFAULTS),
-    ]
-    rates = {workload.name: measured(workload) for workload in workloads}
-    for workload in workloads[:1]:
-        part = workload._replace(name=f"{workload.name}, {PART}", requests=workload.requests[:PART])
+    for requests in (100_000, asked.requests):
+        workloads += [
+            Workload("chat, 10/s", islice(chat(10), requests), DEFAULTS),
+            Workload("chat, 10/s, 6,000 blocks", islice(chat(10), requests), tight),
+            Workload("chat, 20/s, overload", islice(chat(20), requests), DEFAULTS),
+        ]
+    for workload in workloads:
+        measured(workload)
+    for part in parts:
         fast, plain = measured(part), measured(part._replace(name=f"{part.name}, plain"), plainly=True)
-        print(f"fast against plain: {fast / plain:.0f} times")
+        print(f"fast against plain: {fast / plain:,.0f} times")
         if asked.vllm and asked.tool:
-            print(f"fast against vLLM: {rates[workload.name] / theirs(part, asked.vllm, asked.tool):.0f} times")
-    if asked.requests:
-        measured(Workload("chat, 10/s", list(islice(chat(10), asked.requests)), DEFAULTS))
-        measured(Workload("chat, 20/s, overload", list(islice(chat(20), asked.requests)), DEFAULTS))
-    sys.stdout.flush()
+            print(f"fast against vLLM: {fast / theirs(part, asked.vllm, asked.tool):,.0f} times")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STEP_TIME = (15.0, 20.0)
 UNIFORM = "configs/llama-3-8b"
 DRIVER = """
-import contextlib, io, json, os, runpy, sys, types
+import contextlib, io, json, os, runpy, sys, time, types
 tool = sys.argv[1]
 sys.path.insert(0, os.path.dirname(tool))
 os.chdir(os.path.dirname(tool))
@@ -47,6 +47,7 @@ install, once = fakecuda.install, []
 fakecuda.install = lambda *given: once[0] if once else once.append(install(*given)) or once[0]
 for line in sys.stdin:
     sys.argv = [tool, *json.loads(line)]
+    began = time.process_time()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             told = runpy.run_path(tool, run_name="__main__")
@@ -54,7 +55,7 @@ for line in sys.stdin:
             name: getattr(spec, name, 0) or 0
             for name in ("block_size", "sliding_window", "attention_chunk_size", "num_prefill_checkpoint_blocks")
         } for spec in (group.kv_cache_spec for group in told["kvc"].kv_cache_groups)]
-        print("\\n" + json.dumps({"groups": groups}), flush=True)
+        print("\\n" + json.dumps({"groups": groups, "cpu_s": time.process_time() - began}), flush=True)
     except BaseException as error:
         print("\\n" + json.dumps({"error": repr(error)}), flush=True)
 """
