@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 SHIFT = 32
 """Bits of a request's number in the heap of ends."""
 LOW = (1 << SHIFT) - 1
+FOREVER = 1 << 100
+"""The time at which nobody comes any more."""
 NOTHING = Batch(0, 0, 0, 0)
 
 
@@ -92,7 +94,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
 
     now = counter = came = admitted_to = 0  # requests before `came` have arrived, those before `admitted_to` run or ran
     seen = 0  # requests that have come until then are in the next step
-    next_arrival = arrivals[0] if count else NEVER
+    next_arrival = arrivals[0] if count else FOREVER
     decoding = context = 0  # requests, and the tokens that they have computed
     partial, partial_at, partial_target = NEVER, 0, 0  # the request whose prompt goes on
     leaving: list[tuple[int, int]] = []  # whose last token is on its way, and when the step ends that brings it
@@ -110,11 +112,11 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             now = seen = max(now, clock.wake(next_arrival))
         if not late:
             seen = now
-        if came < count and next_arrival <= seen:
-            came = bisect_right(arrivals, seen, came)
-            if came < count:
-                next_arrival = arrivals[came]
+        if next_arrival <= seen:
             working = True
+            while next_arrival <= seen:
+                came += 1
+                next_arrival = arrivals[came] if came < count else FOREVER
         waiting = len(front) + came - admitted_to
 
         # -- a jump, while nobody comes, goes or is admitted
@@ -145,7 +147,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             if decoding * (jump // size + 1) > free:
                 jump = _lasting(phases, size, counter % size, decoding, free, jump)
             took = clock_decodes(decoding, context + decoding, jump) if jump else 0
-            if jump and not waiting and not full and came < count and took > next_arrival - now:
+            if took > next_arrival - now and not waiting and not full:
                 gap = next_arrival - now
                 until = clock_until(decoding, context + decoding, gap) if gap > 0 else 0
                 jump = min(jump, until + late)
@@ -158,9 +160,14 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
                         phases, at, size, jump, arrivals, came, seen if late else NEVER,
                     )  # fmt: skip
                 if waiting or full:
-                    if came < count and next_arrival <= now + took:
-                        last = now + clock_decodes(decoding, context + decoding, max(jump - 1 - late, 0))
-                        waiting += bisect_right(arrivals, seen if late and jump == 1 else last, came) - came
+                    if next_arrival <= now + took:
+                        in_last = now + clock_decodes(decoding, context + decoding, max(jump - 1 - late, 0))
+                        if late and jump == 1:
+                            in_last = seen
+                        at_end = came
+                        while at_end < count and arrivals[at_end] <= in_last:
+                            at_end += 1
+                        waiting += at_end - came
                     if waiting > peak_waiting:
                         peak_waiting = waiting
                 if len(running) > peak_running:
