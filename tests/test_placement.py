@@ -279,10 +279,20 @@ def test_joined_experts_and_their_parameters() -> None:
             Tensor(f"{experts}gate_up_proj_scales", "U8", (4, 512, 16), 4 * 512 * 16),
             Tensor(f"{experts}down_proj_blocks", "U8", (4, 512, 8, 16), 4 * 512 * 128),
             Tensor(f"{experts}down_proj_scales", "U8", (4, 512, 8), 4 * 512 * 8),
+            half(f"{experts}down_proj_bias", 4, 512),
         ]
     stored = placed(model, tensors)
     assert stored.notes == ()
-    assert stored.bytes_by_group[Group.EXPERTS] == 2 * 4 * 512 * (256 + 16 + 128 + 8)
+    assert stored.bytes_by_group[Group.EXPERTS] == 2 * 4 * 512 * (256 + 16 + 128 + 8 + 2)
+
+
+def test_a_bias_beside_packed_values_does_not_tell_their_number() -> None:
+    """AutoGPTQ keeps `qweight`, whose shape says nothing of the values, and a bias in 16 bits."""
+    model = model_of(attention_bias=True)
+    path = "model.layers.0.self_attn.q_proj"
+    tensors = [tensor for tensor in as_published(model) if not tensor.name.startswith(path)]
+    packed = Tensor(f"{path}.qweight", "I32", (64, 512), 4 * 64 * 512)
+    assert placed(model, [*tensors, packed, half(f"{path}.bias", 512)]).notes == ()
 
 
 def test_tables_that_engines_compute_are_not_loaded() -> None:

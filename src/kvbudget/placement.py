@@ -134,9 +134,9 @@ class _Content:
         if parameter in names.VALUES:
             self.values += tensor.values
             self.plain = self.plain and tensor.dtype in names.FLOATS
-            self.packed = self.packed or tensor.dtype in names.CONTAINERS
         elif parameter not in names.KV_SCALES:
             self.plain = False
+        self.packed = self.packed or tensor.dtype in names.CONTAINERS
 
     def join(self, other: _Content) -> None:
         """Count the tensors of another parameter of the same module."""
