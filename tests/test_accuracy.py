@@ -286,6 +286,44 @@ def test_padded_experts_are_an_interval() -> None:
     assert weights.best / GIB == pytest.approx(65.97, abs=0.1)
 
 
+def test_some_classes_build_a_head_though_it_is_tied() -> None:
+    """JambaForCausalLM does not look at the key: vLLM 0.32 loads 6,398,479,104 bytes of the tied AI21-Jamba2-3B."""
+    assert model("jamba2-3b").tied
+    answer = budget(Deployment(model=model("jamba2-3b"), gpu="h100", engine_version="0.32"))
+    assert answer.ranks[0].fixed.weights.best == 6_398_479_104
+
+
+def test_a_tied_head_of_its_own_stands_on_the_last_stage() -> None:
+    """As one that is not tied: Jamba's class builds both matrices on every stage."""
+    loads = [
+        [rank.fixed.weights.best for rank in budget(Deployment(model=read, gpu="h200", pipeline_parallel_size=2)).ranks]
+        for tied in (True, False)
+        for read in [Model.from_config({**model("jamba2-3b").config, "tie_word_embeddings": tied})]
+    ]
+    assert loads[0] == loads[1]
+
+
+def test_classes_that_run_through_transformers() -> None:
+    """No RoPE table, and santacoder's MLP whole on each of eight ranks: 1,720,745,984 bytes in vLLM 0.32."""
+    config = {
+        "architectures": ["GPTBigCodeForCausalLM"],
+        "model_type": "gpt_bigcode",
+        "n_embd": 2048,
+        "n_head": 16,
+        "n_inner": 8192,
+        "n_layer": 24,
+        "n_positions": 2048,
+        "vocab_size": 49280,
+        "multi_query": True,
+        "torch_dtype": "bfloat16",
+    }
+    d = Deployment(model=Model.from_config(config), gpu="h100", tensor_parallel_size=8)
+    assert budget(d).ranks[0].fixed.weights.best == 1_720_745_984
+    dense = Model.from_config({**model(DENSE).config, "architectures": ["SmolLM3ForCausalLM"]})
+    assert vllm_overhead.rope_bytes(dense, (0, 32, 0), 2) == 0
+    assert vllm_overhead.rope_bytes(dense, (0, 31, 0), 2) == 131_072 * 128 * 2
+
+
 # -- starts that others measured
 
 

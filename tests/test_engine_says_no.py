@@ -366,3 +366,58 @@ def test_a_hostile_name_stays_text(capsys: pytest.CaptureFixture[str]) -> None:
     model = replace(load_model("llama-3.1-8b"), name="<script>alert(1)</script>")
     assert "<script" not in budget_page(budget(Deployment(model=model, gpu=find_gpu("l4"))))
     assert capsys.readouterr().out == ""
+
+
+# -- blocks of experts' scales that tensor parallelism cuts
+
+
+FP8_EXPERTS: dict[str, Any] = {
+    "model_type": "qwen3_moe",
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "vocab_size": 151_936,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "max_position_embeddings": 40_960,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "tp", "parallel", "legal"),
+    [
+        ("0.28", 4, False, "1, 2"),  # 768 / 4 = 192; vllm-project/vllm#48173
+        ("0.28", 4, True, None),
+        ("0.29", 4, False, None),
+        ("0.32", 8, False, None),
+        ("0.32", 16, False, "1, 2, 4, 8"),  # 48: no side of 32 or more divides it
+        ("0.32", 16, True, None),
+    ],
+)
+def test_experts_whose_blocks_are_cut(version: str, tp: int, parallel: bool, legal: str | None) -> None:
+    d = asked(
+        Model.from_config(FP8_EXPERTS),
+        "h100",
+        engine_version=version,
+        tensor_parallel_size=tp,
+        enable_expert_parallel=parallel,
+    )
+    if legal is None:
+        budget(d)
+        return
+    with pytest.raises(InputError, match=f"in whole blocks of 128; valid here: {legal}\\."):
+        budget(d)
+
+
+def test_cut_blocks_have_smaller_ones_with_more_scales() -> None:
+    """Qwen3-30B-A3B-FP8 on eight ranks of vLLM 0.32: a rank's 96 of 768 columns are three blocks of 32."""
+    d = asked(Model.from_config(FP8_EXPERTS), "h100", tensor_parallel_size=8)
+    kv_scales = 48 * 2 * 4
+    assert vllm.weight_bytes(d.model, "bfloat16", 8, None, False) + kv_scales == 3_945_064_832

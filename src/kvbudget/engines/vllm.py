@@ -16,6 +16,7 @@ from kvbudget.deployment import AUTO
 from kvbudget.engines import vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
+from kvbudget.engines.vllm_classes import built_model
 from kvbudget.engines.vllm_towers import served_model, text_only
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import multimodal
@@ -23,7 +24,7 @@ from kvbudget.facts import vllm as facts
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
 from kvbudget.multimodal import Limits
-from kvbudget.parallel import divisors, padded_vocab, stage_bounds
+from kvbudget.parallel import divisors, padded_vocab, rank_weight, stage_bounds
 from kvbudget.units import GIB, gib
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ def _draft(d: Deployment, max_model_len: int) -> Draft | None:
 
     draft = draft_of(d.model, d.speculation, d.pipeline_parallel_size, max_model_len)
     if draft.model is not None:
-        _check_layout(draft.model, d.tensor_parallel_size, 1, d.enable_expert_parallel)
+        version = facts.parse_version(d.engine_version)
+        _check_layout(draft.model, version, d.tensor_parallel_size, 1, d.enable_expert_parallel)
     return draft
 
 
@@ -310,16 +312,17 @@ def _batch_limits(d: Deployment, here: Where, max_model_len: int) -> tuple[int, 
 
 def check_layout(d: Deployment) -> None:
     """Refuse layouts that the engine refuses, naming the legal ones (config/model.py, verify_with_parallel_config)."""
-    _check_layout(d.model, d.tensor_parallel_size, d.pipeline_parallel_size, d.enable_expert_parallel)
+    version = facts.parse_version(d.engine_version)
+    _check_layout(d.model, version, d.tensor_parallel_size, d.pipeline_parallel_size, d.enable_expert_parallel)
 
 
 @lru_cache(maxsize=1024)
-def _check_layout(model: Model, tp: int, stages: int, expert_parallel: bool) -> None:
-    uneven = _uneven(model, tp, expert_parallel) if tp > 1 else None
+def _check_layout(model: Model, version: Version, tp: int, stages: int, expert_parallel: bool) -> None:
+    uneven = _uneven(model, version, tp, expert_parallel) if tp > 1 else None
     if uneven is not None:
         name, size, unit = uneven
         sizes = divisors(model.num_attention_heads or size)
-        valid = ", ".join(str(i) for i in sizes if _uneven(model, i, expert_parallel) is None)
+        valid = ", ".join(str(i) for i in sizes if _uneven(model, version, i, expert_parallel) is None)
         blocks = f" in whole blocks of {unit}" if unit > 1 else ""
         raise InputError(
             f"--tensor-parallel-size {tp}: {size:,} {name} cannot be split by {tp}{blocks}; valid here: {valid}. "
@@ -329,15 +332,16 @@ def _check_layout(model: Model, tp: int, stages: int, expert_parallel: bool) -> 
 
 
 @lru_cache(maxsize=1024)
-def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int] | None:
+def _uneven(model: Model, version: Version, tp: int, expert_parallel: bool) -> tuple[str, int, int] | None:
     """Return (name, size, unit) of the first dimension that does not divide into whole units for `tp` ranks.
 
     Heads come first (config/model.py, verify_with_parallel_config).
 
-    Units are the blocks of FP8 in squares (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape), else
-    single features (distributed/utils.py, divide); the vocabulary counts with its padding. KV heads are divided or
-    multiplied, experts are whole in expert parallelism (the shared ones where replicas meet), towers are loaded whole
-    where they do not divide.
+    Units are the blocks of FP8 in squares (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape and
+    validate_fp8_block_shape_moe), which newer versions make smaller for experts, else single features
+    (distributed/utils.py, divide); the vocabulary counts with its padding. KV heads are divided or multiplied, experts
+    are whole in expert parallelism (the shared ones where replicas meet), towers are loaded whole where they do not
+    divide.
     """
     if model.num_attention_heads % tp:
         return "attention heads", model.num_attention_heads, 1
@@ -352,7 +356,8 @@ def _uneven(model: Model, tp: int, expert_parallel: bool) -> tuple[str, int, int
                 continue
             into = weight.split is Split.ROW or (weight.split is Split.EXPERT and weight.name.endswith("down_proj"))
             size = weight.in_features if into else weight.out_features
-            unit = _block(model, f"{model.prefix}.0.{weight.name}", weight, into=into)
+            path = f"{model.prefix}.0.{weight.name}"
+            unit = 1 if _refined(model, version, path, weight, tp) else _block(model, path, weight, into=into)
             if weight.split in (Split.COLUMN, Split.ROW, Split.EXPERT) and size % (tp * unit):
                 return f"features of {weight.name}", size, unit
     for weight in model.outside:
@@ -372,9 +377,18 @@ def _block(model: Model, path: str, weight: Weight, *, into: bool) -> int:
     """
     recipe = model.quantization
     scheme = recipe.scheme_for(path, weight) if recipe is not None and recipe.origin != "loading" else None
-    if scheme is None or weight.group is Group.EXPERTS or scheme.rows <= 1 or scheme.columns <= 1:
+    if scheme is None or scheme.rows <= 1 or scheme.columns <= 1:
         return 1
     return scheme.columns if into else scheme.rows
+
+
+def _refined(model: Model, version: Version, path: str, weight: Weight, tp: int) -> bool:
+    """Return whether the engine makes an expert's blocks smaller where a shard cuts them; see `Scheme.of_shard`."""
+    recipe = model.quantization
+    if recipe is None or recipe.method not in facts.REFINES_BLOCKS or version < facts.REFINES_BLOCKS[recipe.method]:
+        return False
+    scheme = recipe.scheme_for(path, weight)
+    return scheme is not None and weight.group is Group.EXPERTS and scheme.of_shard(rank_weight(weight, tp)) != scheme
 
 
 @lru_cache(maxsize=1024)
@@ -507,7 +521,8 @@ def plain_weight_bytes(d: Deployment) -> int:
     """Return the bytes of the weights on one GPU before the engine quantizes them; stages count as one."""
     share = vllm_overhead.Share(d.tensor_parallel_size, d.tensor_parallel_size, d.enable_expert_parallel, None)
     size = dtype_bytes(_dtype(d.dtype, d.model, _capability(d.card)))
-    return sum(share.of(weight).values for _, weight in _placed(d.model, None)) * size
+    model = built_model(d.model, facts.parse_version(d.engine_version))
+    return sum(share.of(weight).values for _, weight in _placed(model, None)) * size
 
 
 def served(d: Deployment) -> Deployment:
@@ -587,7 +602,7 @@ def check_quantization(d: Deployment) -> None:
 
 
 def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | None, expert_parallel: bool) -> int:
-    """Return the bytes of the weights on one rank, as the engine loads them before any repacking.
+    """Return the bytes of the weights on one rank, as the newest engine loads them before any repacking.
 
     Args:
         model: The model; its quantization decides how matrices are stored.
@@ -596,7 +611,8 @@ def weight_bytes(model: Model, dtype: str, tp: int, stage: tuple[int, int] | Non
         stage: (first, end) layer of the pipeline stage, None for all of the model.
         expert_parallel: Experts are divided whole.
     """
-    return sum(_weight_bytes(model, dtype, vllm_overhead.Share(tp, tp, expert_parallel, stage)))
+    built = built_model(model, facts.NEWEST)
+    return sum(_weight_bytes(built, dtype, vllm_overhead.Share(tp, tp, expert_parallel, stage)))
 
 
 @lru_cache(maxsize=512)
@@ -679,7 +695,7 @@ def fixed(
         slots: Slots for LoRA adapters.
         limits: What may reach a multimodal model; it decides which towers are loaded.
     """
-    model = served_model(model, limits)
+    model = built_model(served_model(model, limits), version)
     share = vllm_overhead.Share(*layout, stage)
     weights, exact = _loaded(model, version, dtype, share)
     if not share.is_last(model):

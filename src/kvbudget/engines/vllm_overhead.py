@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.engines.estimate import Estimate
+from kvbudget.engines.vllm_classes import through_transformers
 from kvbudget.facts import speculation
 from kvbudget.facts import vllm as facts
 from kvbudget.facts.vllm import at
@@ -114,10 +115,10 @@ def rope_bytes(model: Model, version: Version, element_bytes: int) -> int:
     (model_executor/layers/rotary_embedding/, 0.32). LongRoPE keeps a short and a long table; multimodal RoPE has four
     times the positions, where its sections are interleaved not in all versions.
 
-    Known error: classes that vLLM runs through transformers keep frequencies alone, some 10 MB less.
+    Known error: classes that vLLM runs through transformers keep frequencies alone, some 100 bytes, which do not count.
     """
     positions = model.max_position_embeddings
-    if not positions or model.model_type in facts.WITHOUT_ROPE:
+    if not positions or model.model_type in facts.WITHOUT_ROPE or through_transformers(model, version):
         return 0
     settings = _rope_settings(model.config)
     total = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA
 from kvbudget.engines import vllm
+from kvbudget.engines.vllm_classes import built_model
 from kvbudget.engines.vllm_towers import served_model
 from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Group
@@ -129,6 +130,7 @@ def explain_weights(d: Deployment) -> WeightExplanation:
         d.card,
         limits=s.limits,
     )
+    model = built_model(model, s.version)
     built = {tower.name for tower in served_model(model, s.limits).towers if tower.loaded}
     unloaded = {id(weight) for tower in model.towers if tower.name not in built for weight in tower.weights}
     rows = _weight_rows(((path, weight) for _, path, weight in model.weights()), d, dtype, unloaded)

@@ -656,3 +656,77 @@ HEAD_ON_EVERY_STAGE = frozenset(
     }
 )
 """The same for the output head (ParallelLMHead without is_last_rank)."""
+
+OWN_HEAD = frozenset(
+    {
+        "AXK1ForCausalLM",
+        "AfmoeForCausalLM",
+        "AriaForConditionalGeneration",
+        "BailingMoeV2_5ForCausalLM",
+        "BailingMoeV3ForCausalLM",
+        "DeepseekForCausalLM",
+        "DeepseekV2ForCausalLM",
+        "DeepseekV32ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "Glm4MoeForCausalLM",
+        "Glm4MoeLiteForCausalLM",
+        "GlmMoeDsaForCausalLM",
+        "HfMoondream",
+        "JambaForCausalLM",
+        "LongcatFlashForCausalLM",
+        "LongcatFlashNgramForCausalLM",
+        "MiMoV2FlashForCausalLM",
+        "MiniMaxM2ForCausalLM",
+        "Molmo2ForConditionalGeneration",
+        "Moondream3ForCausalLM",
+        "NemotronHForCausalLM",
+        "NemotronHPuzzleForCausalLM",
+        "OlmoeForCausalLM",
+        "PhiMoEForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Step3TextForCausalLM",
+        "Step3p5ForCausalLM",
+    }
+)
+"""Classes that build a ParallelLMHead whatever `tie_word_embeddings` says (model_executor/models/, 0.32: none of them
+looks at the key for it; the oracle's load of AI21-Jamba2-3B holds the matrix twice)."""
+
+THROUGH_TRANSFORMERS = frozenset(
+    {
+        "ArceeForCausalLM",
+        "CwmForCausalLM",
+        "FlexOlmoForCausalLM",
+        "GPTBigCodeForCausalLM",
+        "GPTNeoXForCausalLM",
+        "GlmForCausalLM",
+        "HunYuanDenseV1ForCausalLM",
+        "HunYuanMoEV1ForCausalLM",
+        "Jais2ForCausalLM",
+        "MellumForCausalLM",
+        "NanbeigeForCausalLM",
+        "Olmo2ForCausalLM",
+        "Olmo3ForCausalLM",
+        "OlmoForCausalLM",
+        "PhiForCausalLM",
+        "SeedOssForCausalLM",
+        "SmolLM3ForCausalLM",
+        "Starcoder2ForCausalLM",
+        "VaultGemmaForCausalLM",
+    }
+)
+"""Classes that are transformers' own (model_executor/models/registry.py, _TRANSFORMERS_SUPPORTED_MODELS, 0.32). They
+keep RoPE's frequencies, not a table."""
+
+THROUGH_TRANSFORMERS_SINCE: Version = (0, 32, 0)
+"""The version in which they were read; which of them had a class of its own before differs by class."""
+
+WHOLE_MLP = frozenset({"GPTBigCodeForCausalLM"})
+"""Of those, the classes without a plan for tensor parallelism whose MLP has no gate that could be fused, so that each
+rank holds all of it (model_executor/models/transformers/base.py, recursive_replace; transformers 5.24, no
+`base_model_tp_plan`; the oracle's load of santacoder on eight ranks)."""
+
+REFINES_BLOCKS: Mapping[str, Version] = MappingProxyType({"fp8": (0, 29, 0)})
+"""Method -> the first version that makes square blocks of experts' scales smaller where tensor parallelism cuts them
+(layers/fused_moe/oracle/fp8.py, refine_fp8_moe_block_shape, 0.32; vllm-project/vllm#53896 brought it in August 2026, and
+tpu-inference speaks of it for 0.29). Before, and with other methods, such a layout stops at start-up
+(vllm-project/vllm#48173: "not divisible by weight quantization block_n")."""

@@ -178,8 +178,16 @@ class Model:
         from kvbudget.model.schemes import weight_bytes  # noqa: PLC0415 - plain models need none of it
 
         if held is None or held.share(weight.values) == weight_bytes(weight, own_bytes, scheme):
-            return weight_bytes(part, own_bytes, scheme)
+            return weight_bytes(part, own_bytes, self._of_rank(scheme, weight, part))
         return held.share(part.values)
+
+    def _of_rank(self, scheme: Scheme | None, weight: Weight, part: Weight) -> Scheme | None:
+        """Return how a rank's part of a weight is stored; blocks that are made while loading are the part's own."""
+        recipe = self.quantization
+        whole = (part.out_features, part.in_features) == (weight.out_features, weight.in_features)
+        if whole or scheme is None or recipe is None or recipe.origin == "loading" or weight.group is not Group.EXPERTS:
+            return scheme
+        return scheme.of_shard(part)
 
     @property
     def parameters(self) -> int:

@@ -24,7 +24,8 @@ and integrations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvbudget.facts.formats import Format, dtype_bytes
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from kvbudget.model.shapes import Weight
 
 FLOAT32_BYTES = 4
+
+SMALLEST_REFINED = 32
+"""Sides of blocks below which vLLM does not go when a shard cuts them."""
 
 KEPT_MODULES = (
     ".indexer.weights_proj",  # deepseek_v2.py, models/deepseek_v4/attention.py: quant_config=None
@@ -96,6 +100,18 @@ class Scheme:
     def fits(self, out_features: int, in_features: int) -> bool:
         """Whether the format can pack a matrix of this shape."""
         return in_features % self.in_multiple == 0 and out_features % self.out_multiple == 0
+
+    def of_shard(self, shard: Weight) -> Scheme:
+        """Return how a rank's shard of an expert is stored: in smaller square blocks where it cuts one.
+
+        vLLM divides the scales by the largest side that divides blocks and shard, if that is 32 or more
+        (layers/fused_moe/oracle/fp8.py, refine_fp8_moe_block_shape, 0.32).
+        """
+        square = self.rows > 1 and self.columns > 1
+        if not square or not (shard.out_features % self.rows or shard.in_features % self.columns):
+            return self
+        side = gcd(self.rows, self.columns, shard.out_features, shard.in_features)
+        return self if side < SMALLEST_REFINED else replace(self, rows=side, columns=side)
 
     def parts(self, out_features: int, in_features: int, own_bytes: int) -> tuple[Part, ...]:
         """Return the stored tensors of one matrix (or of a tensor-parallel shard of it), without the bias.
