@@ -96,6 +96,15 @@ def test_a_larger_pool_is_proposed_where_there_is_room(choice: dict[str, Any]) -
     assert budget(change.deployment).verdict == "fits"
 
 
+@pytest.mark.parametrize("version", ["0.11", "0.19", "0.20.2", "0.32"])
+def test_blocks_that_hold_no_request_do_not_fit_though_the_engine_starts(version: str) -> None:
+    """Until 0.20.2 the engine's check looked at the memory, not at the override."""
+    b = budget(asked(num_gpu_blocks_override=100, max_model_len=2048, engine_version=version))
+    assert b.verdict == "does_not_fit"
+    assert "--num-gpu-blocks-override gives" in b.reason
+    assert 1500 <= b.max_model_len_that_fits <= 1600
+
+
 def test_a_pool_of_the_null_block_alone_serves_nothing() -> None:
     b = budget(asked(num_gpu_blocks_override=1, max_model_len=16))
     assert b.verdict == "does_not_fit"

@@ -285,8 +285,8 @@ class Budget:
         longest = d.model.max_position_embeddings
         if longest is None or d.allow_long:
             longest = max(longest or 0, self.settings.max_model_len)
-        available = [max(0, rank.available_bytes) for rank in self.ranks]
-        return cache.largest_model_len(self.plan, available, limit=longest, override=d.num_gpu_blocks_override)
+        pools = [rank.pool_bytes for rank in self.ranks]
+        return cache.largest_model_len(self.plan, pools, limit=longest, override=d.num_gpu_blocks_override)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -423,6 +423,8 @@ def _room_verdict(ranks: tuple[Rank, ...]) -> str:
 
 def _cache_verdict(plan: CachePlan, ranks: tuple[Rank, ...], override: int | None) -> str:
     """Only the high end of every estimate makes it fit; between the bounds it is tight."""
+    if override is not None and any(rank.pool_bytes < rank.kv_needs_bytes for rank in ranks):
+        return DOES_NOT_FIT  # older engines start with such a pool, and the request waits for ever
     for verdict, end in ((FITS, 0), (TIGHT, 1)):
         available = [rank.available_high_bytes if end else rank.available_low_bytes for rank in ranks]
         if _spare(plan, ranks, available, override) >= 0:
