@@ -38,6 +38,9 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType(
 MAX_HEADER_BYTES = 100_000_000
 """The format's own limit (safetensors 0.8, MAX_HEADER_SIZE), held for an index as well."""
 
+MAX_FILES = 1 << 14
+"""Of an index; each is looked for on the disk. The largest published checkpoints have some hundred."""
+
 MAX_MARKS = 1 << 22
 """Of ``{ [ : ,`` in a header or an index, which bound what parsed JSON takes: a tensor has twelve, a line of an index
 two."""
@@ -203,13 +206,17 @@ def read_index(source: Source) -> Index:
     files: set[str] = set()
     for name, file in weight_map.items():
         checked_name(name, source)
-        if not isinstance(file, str) or (file not in files and not _is_beside(file)):
+        if not isinstance(file, str):
+            raise broken(source, f'names no file for tensor "{shown(name)}"', "check where the index comes from")
+        if file not in files and not _is_beside(file):
             raise broken(
                 source,
-                f'puts tensor "{shown(name)}" into {_spelled(file)}, which is no file beside it',
+                f'puts tensor "{shown(name)}" into "{shown(file)}", which is no file beside it',
                 "check where the index comes from",
             )
         files.add(file)
+    if len(files) > MAX_FILES:
+        raise broken(source, f"names {len(files):,} files, more than {MAX_FILES:,}", "check where the index comes from")
     return Index(weight_map, _total_size(document.get("metadata"), source))
 
 
