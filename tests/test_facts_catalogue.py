@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvbudget.facts.catalogue import MODELS, CatalogueRow, close_names, find_model
+from kvbudget.hub import load_model
 
 SHARED = Path(os.environ.get("KVBUDGET_SHARED", Path(__file__).parents[2] / "shared"))
 MANIFEST = SHARED / "data/MANIFEST.tsv"
@@ -193,6 +194,17 @@ def test_known_cache_sizes() -> None:
         c: Mapping[str, Any] = row.config
         head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
         assert 2 * 2 * c["num_hidden_layers"] * c["num_key_value_heads"] * head == size, name
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("mistral-small-4-119b", 112.63), ("ministral-3-3b", 4.35), ("gpt-oss-20b", 12.82), ("llama-3.1-8b", 14.96)],
+)
+def test_a_row_weighs_what_its_repository_holds(name: str, published: float) -> None:
+    """Sizes of the hub's weight files in GiB, to two decimals; their headers are up to 0.02 % of them."""
+    model = load_model(name)
+    held = sum(model.held_bytes(path, weight, 2) for _, path, weight in model.weights()) / 2**30
+    assert held == pytest.approx(published, abs=0.006, rel=2e-4)
 
 
 def test_importing_the_package_does_not_load_the_catalogue() -> None:

@@ -78,6 +78,11 @@ def _row(name: str, hub: str, *aliases: str, source: str, config: Config) -> Cat
     return CatalogueRow(name=name, hub=hub, aliases=aliases, source=source, read_on=_READ_ON, config=config)
 
 
+_FP8_MISTRAL: Config = {
+    "activation_scheme": "static",
+    "modules_to_not_convert": ["model.vision_tower", "model.multi_modal_projector", "lm_head"],
+    "quant_method": "fp8",
+}
 _FP8_BLOCKS: Config = {
     "activation_scheme": "dynamic",
     "fmt": "e4m3",
@@ -524,9 +529,10 @@ MODELS: tuple[CatalogueRow, ...] = (
     ),
     _row(
         "mistral-small-4-119b", "mistralai/Mistral-Small-4-119B-2603", "mistral-small-4",
-        source="config.json of cyankiwi/Mistral-Small-4-119B-2603-AWQ-4bit, a quantized copy, read without its quantization",
+        source="config.json of cyankiwi/Mistral-Small-4-119B-2603-AWQ-4bit, a quantized copy; in FP8 as the published 112.63 GiB are",
         config={
             "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "dtype": "bfloat16", "tie_word_embeddings": False,
+            "quantization_config": _FP8_MISTRAL,
             "multimodal_projector_bias": False, "spatial_merge_size": 2, "vision_feature_layer": -1,
             "text_config": {
                 "model_type": "mistral4", "tie_word_embeddings": False, "vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 12288,
@@ -545,9 +551,10 @@ MODELS: tuple[CatalogueRow, ...] = (
     ),
     _row(
         "ministral-3-3b", "mistralai/Ministral-3-3B-Instruct-2512",
-        source="dimensions kept by github.com/mlc-ai/mlc-llm",
+        source="dimensions kept by github.com/mlc-ai/mlc-llm; in FP8 as the published 4.35 GiB are",
         config={
             "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "ministral3", "dtype": "bfloat16",
+            "quantization_config": _FP8_MISTRAL,
             "multimodal_projector_bias": False, "spatial_merge_size": 2, "vision_feature_layer": -1,
             "text_config": {
                 "model_type": "ministral3", "tie_word_embeddings": True, "vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 9216,
