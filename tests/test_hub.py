@@ -519,6 +519,24 @@ def test_a_token_that_cannot_be_one(hub: FakeHub, monkeypatch: pytest.MonkeyPatc
     assert hub.requests == []
 
 
+@pytest.mark.parametrize(("file", "kind"), [(None, AccessError), (b"\xff\xfe\x00", InputError)])
+def test_a_token_file_that_is_none(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: bytes | None, kind: type[KvbudgetError]
+) -> None:
+    from huggingface_hub import constants  # noqa: PLC0415 - slow to import
+
+    place = tmp_path / "token"
+    if file is None:
+        place.mkdir()  # a folder cannot be read, whoever runs this
+    else:
+        place.write_bytes(file)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(place))
+    assert "token" in refused(lambda: open_checkpoint(REPO), kind)
+    assert hub.requests == []
+
+
 # -- the catalogue
 
 

@@ -33,6 +33,8 @@ SPARE = 1.25
 LEARNED_FROM = 8
 """Headers after which the longest so far says what the rest will need."""
 
+BAD_CHARACTERS = "The token (HF_TOKEN, or that of `hf auth login`) holds characters that no token has."
+
 MAX_HEADERS_BYTES = 512 << 20
 """Of all files of a model; those of the largest known take 12 MiB, and 2,048 files may take `FIRST_BYTES` each."""
 
@@ -88,9 +90,17 @@ class Hub:
         self._client: Any = get_session()
         # huggingface_hub's own headers would ask the hub for a list of agents first
         self._headers = {"user-agent": f"kvbudget/{__version__}", "accept-encoding": "identity"}
-        token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+        try:
+            token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+        except OSError as error:
+            raise AccessError(
+                f"The token of `hf auth login` cannot be read ({error.strerror or type(error).__name__}); check "
+                "HF_HOME and HF_TOKEN_PATH, or give it in HF_TOKEN."
+            ) from None
+        except UnicodeDecodeError:
+            raise InputError(BAD_CHARACTERS) from None
         if token and not (token.isascii() and token.isprintable()):
-            raise InputError("The token (HF_TOKEN, or that of `hf auth login`) holds characters that no token has.")
+            raise InputError(BAD_CHARACTERS)
         if token:
             self._headers["authorization"] = f"Bearer {token}"
         self._patience_s = patience_s
