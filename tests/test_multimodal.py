@@ -74,6 +74,19 @@ def test_the_explanation_leaves_the_same_tower_out() -> None:
     assert any(row.format == NOT_LOADED for row in left.rows)
 
 
+def test_encoders_that_are_loaded_name_the_flag_that_drops_them() -> None:
+    def said(model: str, **choices: Any) -> bool:  # noqa: ANN401 - any choice
+        d = Deployment(model=load_model(model), gpu="h200", max_model_len=4096, **choices)
+        return any(
+            "vision encoders are loaded" in told and "--language-model-only" in told for told in budget(d).assumptions
+        )
+
+    assert said("gemma-3-4b")
+    assert not said("gemma-3-4b", language_model_only=True)
+    assert not said("gemma-3-4b", limit_mm_per_prompt={"image": 1})
+    assert not said("llama-3.1-8b")
+
+
 def test_an_image_tower_that_takes_videos_stays_for_them() -> None:
     assert weights("qwen2.5-vl-7b", limit_mm_per_prompt={"image": 0}) == weights("qwen2.5-vl-7b")
 

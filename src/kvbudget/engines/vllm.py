@@ -17,7 +17,7 @@ from kvbudget.engines import vllm_overhead, vllm_specs
 from kvbudget.engines.estimate import Estimate
 from kvbudget.engines.vllm_cache import CachePlan, CacheSettings, plan_cache
 from kvbudget.engines.vllm_classes import built_model
-from kvbudget.engines.vllm_towers import served_model, text_only
+from kvbudget.engines.vllm_towers import optional_towers, served_model, text_only
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import multimodal
 from kvbudget.facts import vllm as facts
@@ -25,7 +25,7 @@ from kvbudget.facts.formats import dtype_bytes
 from kvbudget.model.shapes import Attention, Group, Indexer, Split
 from kvbudget.multimodal import Limits
 from kvbudget.parallel import divisors, padded_vocab, rank_weight, stage_bounds
-from kvbudget.units import GIB, gib
+from kvbudget.units import GIB, gib, human_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -229,6 +229,11 @@ def assumptions(d: Deployment, s: Settings) -> tuple[str, ...]:
         found.append(f"max_num_seqs {s.max_num_seqs:,}, the default (--max-num-seqs)")
     if d.gpu_memory_utilization is None and d.kv_cache_memory_bytes is None:
         found.append(f"gpu_memory_utilization {s.gpu_memory_utilization:g}, the default (--gpu-memory-utilization)")
+    encoders = optional_towers(d.model, s.limits)
+    if encoders and not s.limits.each:
+        size = human_count(sum(tower.parameters for tower in encoders))
+        names = " and ".join(dict.fromkeys(tower.group.value for tower in encoders))
+        found.append(f"{names} encoders are loaded, {size} parameters (--language-model-only leaves them out)")
     return tuple(found)
 
 

@@ -33,6 +33,12 @@ def served_model(model: Model, limits: Limits) -> Model:
     return model if kept == model.towers else replace(model, towers=kept)
 
 
+def optional_towers(model: Model, limits: Limits) -> tuple[Tower, ...]:
+    """Return the towers that are loaded under limits and would not be with `--language-model-only`."""
+    needed = {tower.name for tower in served_model(model, limits._replace(nothing=True)).towers}
+    return tuple(tower for tower in served_model(model, limits).towers if tower.loaded and tower.name not in needed)
+
+
 def text_only(model: Model, limits: Limits) -> bool:
     """Return whether nothing but text can reach a multimodal model."""
     known = facts.TOWERS.get(model.architecture)

@@ -107,7 +107,7 @@ def model_words(model: Model, *, drafts: bool = False) -> str:
             f"({model.num_experts_per_tok} of {model.num_experts} experts)"
         )
     if model.mtp_parameters:
-        loaded = "loaded as the draft" if drafts else "not loaded unless asked for"
+        loaded = "loaded as the draft" if drafts else "not loaded without --speculative-config"
         words += f"; {human_count(model.mtp_parameters)} of MTP layers apart, {loaded}"
     recipe = model.quantization
     if recipe is not None and recipe.origin != "checkpoint":
