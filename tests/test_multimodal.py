@@ -76,9 +76,10 @@ def test_the_explanation_leaves_the_same_tower_out() -> None:
 
 def test_encoders_that_are_loaded_name_the_flag_that_drops_them() -> None:
     def said(model: str, **choices: Any) -> bool:  # noqa: ANN401 - any choice
-        d = Deployment(model=load_model(model), gpu="h200", max_model_len=4096, **choices)
+        d = kb.Deployment(model=load_model(model), gpu="h200", max_model_len=4096, **choices)
         return any(
-            "vision encoders are loaded" in told and "--language-model-only" in told for told in budget(d).assumptions
+            "vision encoders are loaded" in told and "--language-model-only" in told
+            for told in kb.budget(d).assumptions
         )
 
     assert said("gemma-3-4b")
