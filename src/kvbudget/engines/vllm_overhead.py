@@ -83,7 +83,7 @@ def beside_weights(model: Model, version: Version, share: Share, element_bytes: 
     model_executor/layers/attention/mla_attention.py, process_weights_after_loading), and experts that kernels pad.
 
     Known error: against 394 loads of vLLM's own code, parameters and tables are within 0.1 % of its parameters and
-    buffers for 383 (docs/accuracy.md); gpt-oss keeps its table in float32.
+    buffers for 386 (docs/accuracy.md); gpt-oss keeps its table in float32.
     """
     tables = rope_bytes(model, version, element_bytes)
     absorbed = element_bytes * _shapes(model, share).absorbed
