@@ -72,12 +72,14 @@ class Scheduled(NamedTuple):
         yields: Those that get a token from it: all but the ones whose prompt goes on.
         preempted: The requests whose blocks were taken, in that order.
         admitted: The requests that were waiting, and how many tokens of each were found.
+        passes: What the device computes one after the other, where it does not compute all of it at once.
     """
 
     tokens: dict[Sequence, int]
     yields: tuple[Sequence, ...]
     preempted: tuple[Sequence, ...]
     admitted: tuple[tuple[Sequence, int], ...]
+    passes: tuple[Batch, ...] = ()
 
 
 class Scheduler:
@@ -100,6 +102,11 @@ class Scheduler:
     def has_work(self) -> bool:
         """Whether there is a step to schedule; one more, an empty one, after the last request has ended."""
         return bool(self.running) or len(self.waiting) > 0 or self._finished_since
+
+    @property
+    def used_blocks(self) -> int:
+        """Blocks that requests hold."""
+        return self.cache.pool.used
 
     def add(self, request: Sequence) -> None:
         """Let a request wait."""

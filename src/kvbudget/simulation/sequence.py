@@ -27,11 +27,13 @@ class Sequence:
         preemptions: How often its blocks were taken.
         shared_boundary: Where others were seen to part from it, as far as its states and windows must be kept; or 0.
         reached: The furthest that it was ever computed; what is computed again below is lost work.
+        failed: Whether the engine ended it with an error; vLLM's scheduler never does.
     """
 
     __slots__ = (
         "arrival",
         "computed",
+        "failed",
         "in_flight",
         "index",
         "keys",
@@ -57,7 +59,7 @@ class Sequence:
         self.last_token = prompt_tokens + output_tokens
         self.keys = keys
         self.computed = self.promised = self.in_flight = self.stale = 0
-        self.prefilling = False
+        self.prefilling = self.failed = False
         self.preemptions = self.shared_boundary = self.reached = 0
 
     @property

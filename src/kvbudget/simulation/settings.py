@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from math import gcd, lcm
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
+from kvbudget.facts import policies as facts
 from kvbudget.facts.vllm import FULL_PROMPT_ADMISSION, at
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from kvbudget.engines.vllm import Settings
     from kvbudget.engines.vllm_cache import CacheGroup, CachePlan
+    from kvbudget.facts.policies import Words
 
 FULL = {"mla": "full", "mla+indexer": "full", "full+indexer": "full"}
 """Kinds of groups that keep all of a request, but in other bytes."""
@@ -71,6 +73,29 @@ class SchedulerSettings(NamedTuple):
     long_prefill_token_threshold: int = 0
     enable_chunked_prefill: bool = True
     groups: tuple[Group, ...] = ()
+
+    @property
+    def words(self) -> Words:
+        """How the policy is spoken of."""
+        return facts.VLLM
+
+    @property
+    def seats(self) -> int:
+        """Requests that run at a time."""
+        return self.max_num_seqs
+
+    @property
+    def max_prompt_len(self) -> int:
+        """Tokens of a prompt; longer ones are refused."""
+        return self.max_model_len - 1
+
+    def with_seats(self, seats: int) -> SchedulerSettings:
+        """Return the same with another number of seats."""
+        return self._replace(max_num_seqs=seats)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as plain data."""
+        return {**self._asdict(), "groups": [group._asdict() for group in self.cache_groups]}
 
     @property
     def usable_blocks(self) -> int:

@@ -16,14 +16,16 @@ from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
 from kvbudget.simulation.sequence import Sequence
-from kvbudget.simulation.settings import check
+from kvbudget.simulation.settings import SchedulerSettings, check
 from kvbudget.workload.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kvbudget.simulation.clock import Clock
-    from kvbudget.simulation.settings import SchedulerSettings
+    from kvbudget.simulation.policy import OtherSettings, Policy, PolicySettings
+
+    Settings = SchedulerSettings | OtherSettings
 
 NOTHING = Batch(0, 0, 0, 0)
 """A step that computes nothing."""
@@ -33,7 +35,7 @@ ALONE = Request(0.0, 0, 0)
 
 def simulate(
     requests: Iterable[Request],
-    settings: SchedulerSettings,
+    settings: Settings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
     *,
@@ -56,15 +58,15 @@ def simulate(
         InputError: The settings contradict each other, or a request arrives at no time.
         CannotTell: The cache's groups are not covered.
     """
-    check(settings)
-    result, special = result_of(requests, settings.max_model_len)
+    checked(settings)
+    result, special = result_of(requests, settings)
     served = [index for index, tokens in enumerate(result.output_tokens) if tokens]
     order = sorted(served, key=result.arrival.__getitem__)
     shared = None
-    if not plainly and can_jump(settings):
+    if not plainly and isinstance(settings, SchedulerSettings) and can_jump(settings):
         alike = [special.get(index, ALONE) for index in order] if special and settings.enable_prefix_caching else []
         shared = shared_by(alike)
-    if shared is None:
+    if shared is None or not isinstance(settings, SchedulerSettings):
         _Engine(special, result, settings, clock, record, as_served=as_served).run()
     elif len(order) == len(result) and order == served:
         run(result, settings, clock, record, shared, as_served=as_served)
@@ -77,7 +79,7 @@ def simulate(
 
 def simulate_users(
     loop: Users,
-    settings: SchedulerSettings,
+    settings: Settings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
 ) -> Result:
@@ -94,10 +96,27 @@ def simulate_users(
     Raises:
         InputError, CannotTell: As `simulate`.
     """
-    check(settings)
+    checked(settings)
     result = Result()
     _UsersEngine(loop, result, settings, clock, record).run()
     return result
+
+
+def checked(settings: Settings) -> None:
+    """Refuse settings with which the engine would not start, or would never end.
+
+    Raises:
+        InputError, CannotTell: As `simulate`.
+    """
+    if isinstance(settings, SchedulerSettings):
+        check(settings)
+    else:
+        settings.check()
+
+
+def scheduler_of(settings: Settings) -> Policy:
+    """Return the scheduler of an engine before it has begun."""
+    return Scheduler(settings) if isinstance(settings, SchedulerSettings) else settings.scheduler()
 
 
 class Users(Protocol):
@@ -117,7 +136,7 @@ class _Engine:
         self,
         special: dict[int, Request],
         result: Result,
-        settings: SchedulerSettings,
+        settings: Settings,
         clock: Clock,
         record: Callable[[Step], object] | None,
         *,
@@ -126,7 +145,7 @@ class _Engine:
         self._settings = settings
         self._clock = clock
         self._record = record
-        self._scheduler = Scheduler(settings)
+        self._scheduler = scheduler_of(settings)
         self._result = result
         self._coming = deque(self._sequences(special))
         self._in_flight: deque[tuple[Scheduled, int]] = deque()
@@ -170,7 +189,7 @@ class _Engine:
             step = scheduler.schedule()
             begins = self._now
             batch = batch_of(step)
-            self._now += self._clock.step(batch)
+            self._now += sum(map(self._clock.step, step.passes or (batch,)))
             in_flight.append((step, self._now))
             self._note(step, batch, begins)
             room = len(in_flight) < self._settings.batches_in_flight
@@ -180,7 +199,8 @@ class _Engine:
             step, ends = in_flight.popleft()
             self._done = ends
             for request in scheduler.finish(step):
-                result.finished[request.index] = ends
+                if not request.failed:
+                    result.finished[request.index] = ends
                 self._ended(request.index, ends)
 
     def _ended(self, index: int, ends: int) -> None:
@@ -208,7 +228,7 @@ class _Engine:
                 result.first_token[request.index] = self._now
         for request in step.preempted:
             result.preemptions[request.index] += 1
-        running, waiting, used = len(scheduler.running), len(scheduler.waiting), scheduler.cache.pool.used
+        running, waiting, used = len(scheduler.running), len(scheduler.waiting), scheduler.used_blocks
         result.scheduled_tokens += batch.tokens
         result.empty_steps += batch.tokens == 0
         result.peak_running = max(result.peak_running, running)
@@ -238,7 +258,7 @@ class _UsersEngine(_Engine):
         self,
         loop: Users,
         result: Result,
-        settings: SchedulerSettings,
+        settings: Settings,
         clock: Clock,
         record: Callable[[Step], object] | None,
     ) -> None:
@@ -275,7 +295,7 @@ class _UsersEngine(_Engine):
         coming: Request | None = request
         while coming is not None:
             request, index = coming, len(result)
-            _note(result, request, self._settings.max_model_len)
+            _note(result, request, self._settings)
             result.arrival[index] = max(result.arrival[index], self._now)
             self._user_of.append(user)
             if result.output_tokens[index]:
@@ -299,18 +319,18 @@ def _arrival(sequence: Sequence) -> int:
     return sequence.arrival
 
 
-def _note(result: Result, request: Request, max_model_len: int) -> None:
+def _note(result: Result, request: Request, settings: PolicySettings) -> None:
     """Add a request to a result before anything has happened to it."""
     result.arrival.append(picoseconds(request.arrival))
     result.prompt_tokens.append(request.prompt_tokens)
-    result.output_tokens.append(_served(request, max_model_len))
+    result.output_tokens.append(_served(request, settings.max_model_len, settings.max_prompt_len))
     for times in (result.scheduled, result.first_token, result.finished):
         times.append(NEVER)
     for numbers in (result.preemptions, result.cached_tokens):
         numbers.append(0)
 
 
-def result_of(requests: Iterable[Request], max_model_len: int) -> tuple[Result, dict[int, Request]]:
+def result_of(requests: Iterable[Request], settings: PolicySettings) -> tuple[Result, dict[int, Request]]:
     """Return the result of a workload before it has begun, and the requests that are more than their lengths.
 
     A request that generates nothing generates one token, as an engine does; one without a prompt, or with a prompt that
@@ -318,11 +338,12 @@ def result_of(requests: Iterable[Request], max_model_len: int) -> tuple[Result, 
     """
     result = Result()
     special: dict[int, Request] = {}
+    longest, longest_prompt = settings.max_model_len, settings.max_prompt_len
     arrival, prompt, output = result.arrival.append, result.prompt_tokens.append, result.output_tokens.append
     for index, request in enumerate(requests):
         arrival(picoseconds(request.arrival))
         prompt(request.prompt_tokens)
-        output(_served(request, max_model_len))
+        output(_served(request, longest, longest_prompt))
         if request.segments or request.priority:
             special[index] = request
     count = len(result)
@@ -331,7 +352,8 @@ def result_of(requests: Iterable[Request], max_model_len: int) -> tuple[Result, 
     return result, special
 
 
-def _served(request: Request, max_model_len: int) -> int:
+def _served(request: Request, longest: int, longest_prompt: int) -> int:
     """Return the tokens that a request generates, 0 if it is refused."""
-    room = max_model_len - request.prompt_tokens
-    return min(max(request.output_tokens, 1), room) if request.prompt_tokens > 0 and room > 0 else 0
+    tokens = request.prompt_tokens
+    room = longest - tokens
+    return min(max(request.output_tokens, 1), room) if 0 < tokens <= longest_prompt and room > 0 else 0

@@ -1,0 +1,1 @@
+"""Policies of other engines, read in their sources and not run."""
