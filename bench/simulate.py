@@ -75,7 +75,7 @@ def measured(workload: Workload, *, plainly: bool = False) -> float:
         began = time.process_time()
         result = simulate(workload.requests, workload.settings, clock, plainly=True)
     else:
-        result, _ = result_of(workload.requests, workload.settings.max_model_len)
+        result, _ = result_of(workload.requests, workload.settings)
         began = time.process_time()
         run(result, workload.settings, clock)
     took = time.process_time() - began

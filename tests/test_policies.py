@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvbudget.cli import cli
-from kvbudget.errors import InputError
+from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import policies as facts
 from kvbudget.simulation.clock import SECOND, StepCount, StepTime
 from kvbudget.simulation.policies.llamacpp import LlamaCppScheduler, LlamaCppSettings
@@ -230,7 +230,7 @@ def test_the_workloads_are_worth_their_place() -> None:
         assert found[name].total_preemptions > 0, name
     for name in ("sglang", "sglang, pages", "no evict", "max utilization", "llama.cpp"):
         assert found[name].prefix_hits > 0, name
-    crowded = LlamaCppSettings(256, 6, n_ctx_train=LONGEST, batch_size=32)
+    crowded = LlamaCppSettings(256, 6, n_ctx_train=LONGEST, batch_size=32, ubatch_size=32)
     assert NEVER in run_checked(crowded, requests)[0].finished
 
 
@@ -277,7 +277,7 @@ def test_retraction_takes_the_least_generated_and_puts_it_at_the_end_of_the_queu
     """retract_decode: of two requests with as much generated the one with the longer prompt; one is always kept."""
     scheduler = SGLangScheduler(sglang(62, schedule_conservativeness=0.01))
     short, long = sequence(0, 10, 30), sequence(1, 20, 30)
-    steps = []
+    steps: list[Scheduled] = []
     for _ in range(20):
         if len(steps) < 2:
             scheduler.add((short, long)[len(steps)])
@@ -320,7 +320,7 @@ def keys(*segments: tuple[int, int], prefixes: Prefixes | None = None, index: in
 
 
 def test_the_tree_is_cut_where_requests_part_and_gives_away_its_oldest_leaves() -> None:
-    """RadixCache: a match inside a run splits it; whole leaves go, the least recently used first, then what they leave."""
+    """RadixCache: a match inside a run splits it; whole leaves go, least recently used first, then their parents."""
     prefixes = Prefixes()
     one = keys((1, 10), (2, 10), prefixes=prefixes)
     two = keys((1, 10), (3, 5), prefixes=prefixes, index=1)
@@ -373,8 +373,9 @@ def sequence(index: int, prompt: int, output: int) -> Sequence:
 
 
 def test_no_evict_admits_only_what_can_end() -> None:
-    """GuaranteedNoEvictScheduler: 20 + 20 tokens are 5 blocks of 8; of 12 blocks two requests have 10, a third waits
-    though 6 are free, and so do smaller ones behind it.
+    """GuaranteedNoEvictScheduler: two of 5 blocks have 10 of 12; a third waits, and so do smaller ones behind it.
+
+    20 + 20 tokens are 5 blocks of 8, of which a prompt takes 3.
     """
     requests = [Request(0, 20, 20)] * 3 + [Request(0, 4, 4)]
     found = steps_of(no_evict(enable_block_reuse=False), requests)
@@ -440,8 +441,9 @@ def test_slots_are_all_there_is() -> None:
 
 
 def test_a_slot_keeps_what_the_next_request_begins_with() -> None:
-    """get_available_slot: the slot with the longest common prefix above a tenth of the prompt, else the least recently
-    used; at least one token is computed.
+    """get_available_slot: the longest common prefix above a tenth of the prompt, else the least recently used.
+
+    At least one token is computed.
     """
     talk = Request(0, 30, 5, (Segment(1, 30),), output_segment=2)
     other = Request(0, 30, 5, (Segment(9, 30),))
@@ -522,3 +524,88 @@ def test_users_who_get_an_error_go_on() -> None:
 def test_says_why_it_refuses(chosen: OtherSettings, words: str) -> None:
     with pytest.raises(InputError, match=words):
         simulate([Request(0, 1, 1)], chosen, StepCount())
+
+
+# -- the command line
+
+BASE = ["simulate", "llama-3.1-8b", "--gpu", "h100", "--step-time", "10,20", "--max-model-len", "2048"]
+RATE = ["--rate", "20", "--requests", "60", "--prompt-tokens", "300", "--output-tokens", "100"]
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(cli, [*BASE, *RATE, *arguments], standalone_mode=False)
+    if code:
+        assert result.exception is not None
+        return str(result.exception)
+    assert result.exception is None, result.exception
+    return result.stdout
+
+
+@pytest.mark.parametrize("words", facts.POLICIES, ids=lambda words: str(words.policy))
+def test_json_names_the_policy_and_its_word(words: facts.Words) -> None:
+    found = json.loads(run("--policy", words.policy, "--num-gpu-blocks", "600", "--no-knee", "--json"))
+    assert found["policy"] == words.policy
+    assert found["preemption_is_called"] == words.loss
+    assert words.limit in found["settings"] or words.policy == "vllm"
+    assert found["completed"] == 60
+    warned = [text for text in found["warnings"] if "was read in its source and not run" in text]
+    assert len(warned) == (words.policy != "vllm")
+    assert found == json.loads(run("--policy", words.policy, "--num-gpu-blocks", "600", "--no-knee", "--json"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "later"),
+    [
+        ("tensorrt-llm-max-utilization", "PAUSES", ("pauses (", "Pauses start at about", "Try --max-batch-size")),
+        ("tensorrt-llm-no-evict", "QUEUES", ("no pauses.", "of max_batch_size")),
+        ("llama.cpp", "QUEUES", ("no preemptions.", "of parallel 4", "the slots share one context")),
+    ],
+)
+def test_text_speaks_as_the_engine_does(policy: str, first: str, later: tuple[str, ...]) -> None:
+    text = run("--policy", policy, "--num-gpu-blocks", "200")
+    assert text.startswith(first)
+    flat = " ".join(text.split())
+    for words in later:
+        assert words in flat
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_sglang_retracts_where_requests_end_earlier_than_it_hopes() -> None:
+    text = run("--policy", "sglang", "--num-gpu-blocks", "200", "--output-tokens", "800", "--no-knee")
+    assert text.startswith("RETRACTS")
+    assert "retractions (" in " ".join(text.split())
+
+
+def test_slots_that_share_too_little_fail() -> None:
+    """130 blocks are 2,048 cells after rounding; four slots of 1,100 tokens do not fit, three neither."""
+    text = run("--policy", "llama.cpp", "--num-gpu-blocks", "130", "--output-tokens", "800")
+    assert text.startswith("FAILS")
+    flat = " ".join(text.split())
+    assert "ended with an error when the cache was full" in flat
+    assert "Try --parallel 1: no errors" in flat
+
+
+def test_what_requests_ask_for_is_what_no_evict_keeps_room_for() -> None:
+    asked = [
+        json.loads(run("--policy", "tensorrt-llm-no-evict", "--num-gpu-blocks", "600", "--no-knee", "--json", *more))
+        for more in ((), ("--max-tokens", "1500"))
+    ]
+    assert asked[1]["running"]["max"] < asked[0]["running"]["max"]
+    assert any("--max-tokens" in text for text in asked[0]["assumptions"])
+    assert not any("--max-tokens" in text for text in asked[1]["assumptions"])
+
+
+def test_limits_of_the_deployment_are_the_policys() -> None:
+    """Slots that are counted get a context each, as with -np."""
+    found = json.loads(run("--policy", "llama.cpp", "--max-num-seqs", "3", "--no-knee", "--json"))
+    assert found["settings"]["parallel"] == 3
+    assert not found["settings"]["kv_unified"]
+    sglang = json.loads(run("--policy", "sglang", "--max-num-batched-tokens", "2048", "--no-knee", "--json"))
+    assert sglang["settings"]["chunked_prefill_size"] == 2048
+
+
+def test_a_model_with_windows_is_not_covered() -> None:
+    arguments = ["simulate", "gemma-3-27b", "--gpu", "h100", "--step-time", "10,20", "--max-model-len", "2048", *RATE]
+    result = CliRunner().invoke(cli, [*arguments, "--policy", "sglang"], standalone_mode=False)
+    assert isinstance(result.exception, CannotTell)
+    assert "layers all keep all tokens" in str(result.exception)

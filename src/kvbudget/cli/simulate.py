@@ -24,20 +24,25 @@ from kvbudget.cli.options import (
     write_page,
 )
 from kvbudget.errors import InputError
+from kvbudget.facts.policies import POLICIES, VLLM
 from kvbudget.simulation.clock import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kvbudget.budgeting import Budget
+    from kvbudget.deployment import Deployment
     from kvbudget.simulation.answer import Answer
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Step
     from kvbudget.simulation.settings import SchedulerSettings
+    from kvbudget.simulation.simulate import Settings
     from kvbudget.workload.spec import Workload
 
 SEARCHED = 50_000
 """Requests up to which the knee is looked for without being asked; it takes some twenty simulations."""
+SEARCHED_STEPWISE = 500
+"""The same for policies whose steps are not jumped over."""
 
 _WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--trace",), {"metavar": "FILE", "help": "Requests to play: CSV, JSON, JSONL, gzip of each; see the docs."}),
@@ -84,6 +89,13 @@ def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--step-points", metavar="TOKENS[:CONTEXT]:MS,…", help="Steps that you measured; a line is fitted.")
 @click.option("--bench-result", metavar="FILE", multiple=True, help="Of `vllm bench serve`, to hold the clock to.")
 @click.option("--num-gpu-blocks", type=NUMBER, help="Blocks of the pool, whatever the budget says.")
+@click.option(
+    "--policy",
+    type=click.Choice([words.policy for words in POLICIES]),
+    default=VLLM.policy,
+    help="Schedule as this engine would, on vLLM's pool.",
+)
+@click.option("--max-tokens", type=NUMBER, help="Tokens that requests ask for; other engines keep room for them.")
 @click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
 @click.option("--html", metavar="FILE", help="Write a page with the curves; - is standard output.")
 @click.option("--knee/--no-knee", default=None, help="Look for the load at which pressure begins.")
@@ -102,6 +114,8 @@ def simulate(
     step_points: str | None,
     bench_result: tuple[str, ...],
     num_gpu_blocks: int | None,
+    policy: str,
+    max_tokens: int | None,
     steps: str | None,
     html: str | None,
     knee: bool | None,
@@ -109,7 +123,7 @@ def simulate(
 ) -> None:
     """Run a workload through MODEL's deployment: who runs, who waits, who is preempted.
 
-    The scheduler is vLLM's, step for step.
+    The scheduler is vLLM's, step for step; --policy has those of other engines, as read in their sources.
     A launch command may stand after --; what stands before it wins.
 
     \b
@@ -132,11 +146,13 @@ def simulate(
     d = build_deployment(chosen_model(name, options), options)
     timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
     b = budget(d)
-    settings = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
+    pool = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
     given = {field: value for field, value in chosen.items() if value is not None}
     if "scheduling_policy" in given:
         given["policy"] = given.pop("scheduling_policy")
-    answer = _answer(b, workload, timing, settings._replace(**given), steps, knee)
+    answer = _answer(
+        b, workload, timing, pool._replace(**given), steps, knee, policy=policy, max_tokens=max_tokens or 0
+    )
     if html is not None:
         from kvbudget.present.simulated_html import simulated_page  # noqa: PLC0415 - only pages need it
 
@@ -146,22 +162,33 @@ def simulate(
 
 
 def _answer(
-    b: Budget, workload: Workload, timing: Timing, settings: SchedulerSettings, steps: str | None, knee: bool | None
+    b: Budget,
+    workload: Workload,
+    timing: Timing,
+    pool: SchedulerSettings,
+    steps: str | None,
+    knee: bool | None,
+    *,
+    policy: str,
+    max_tokens: int,
 ) -> Answer:
     """Return the answer; the questions that take many simulations are left out where they would take long."""
     from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, run, simulated  # noqa: PLC0415
     from kvbudget.simulation.deployed import pool_assumptions  # noqa: PLC0415
 
     d, clock = b.deployment, timing.clock
+    settings, warnings, assumptions = _chosen(policy, b, pool, max_tokens)
     begin = workload.loop if workload.closed else workload.stream
     summary = simulated(begin(), settings, clock)
     with _written(steps) as record:
-        if record is not None:  # the same run again, because the first one counts equal steps together
+        if record is not None:  # the same run again: the first one counts equal steps together
             run(begin(), settings, clock, record)
-    search = knee if knee is not None else summary.requests <= SEARCHED
-    pressed = search and summary.preemptions
+    usual = SEARCHED if settings is pool else SEARCHED_STEPWISE
+    search = knee if knee is not None else summary.requests <= usual
+    pressed = search and (summary.preemptions or summary.unfinished)
+    units = f"{settings.usable_blocks:,} {settings.words.unit}"
     return Answer(
-        place=f"{d.gpu_count} × {d.card.name}, vLLM {d.engine_version}, {settings.usable_blocks:,} blocks",
+        place=f"{d.gpu_count} × {d.card.name}, {_engine(d, settings)}, {units}",
         workload=workload.description,
         timing=timing.source,
         timing_error=timing.error,
@@ -171,9 +198,34 @@ def _answer(
         summary=summary,
         knee=knee_of(workload.stream, settings, clock) if search and not workload.closed else None,
         calm=calm_limit(begin, settings, clock, int(summary.running.max)) if pressed else None,
-        warnings=(*b.warnings, *workload.notes),
-        assumptions=(*b.assumptions, *pool_assumptions(b, settings.num_gpu_blocks)),
+        warnings=(*warnings, *b.warnings, *workload.notes),
+        assumptions=(
+            *(b.assumptions if settings is pool else _of_the_memory(b)),
+            *assumptions,
+            *pool_assumptions(b, pool.num_gpu_blocks),
+        ),
     )
+
+
+def _chosen(
+    policy: str, b: Budget, pool: SchedulerSettings, max_tokens: int
+) -> tuple[Settings, tuple[str, ...], tuple[str, ...]]:
+    """Return what is scheduled with, what makes that less certain, and what nobody said."""
+    if policy == VLLM.policy:
+        return pool, (), ()
+    from kvbudget.simulation.policies.choose import notes_of, settings_of  # noqa: PLC0415 - few ask for them
+
+    settings = settings_of(policy, b, pool, max_tokens=max_tokens)
+    return settings, *notes_of(settings, b.deployment, max_tokens=max_tokens)
+
+
+def _of_the_memory(b: Budget) -> tuple[str, ...]:
+    """Return what nobody said of the engine whose memory is taken, where another one's policy runs."""
+    return tuple(f"for the memory, {text}" for text in b.assumptions)
+
+
+def _engine(d: Deployment, settings: Settings) -> str:
+    return f"{d.engine} {d.engine_version}" if settings.words is VLLM else f"the policy of {settings.words.engine}"
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """What other engines schedule with where nobody says otherwise, and what their words for it are.
 
-Read in the sources, not run: SGLang 0.5.23 (python/sglang/srt: environ.py, arg_groups/fields/schedule.py,
-arg_groups/memory_hook.py, mem_cache/kv_cache_configurator.py), TensorRT-LLM 1.2 (tensorrt_llm/llmapi/llm_args.py,
-_torch/pyexecutor/scheduler/scheduler.py, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp and kvCacheManager.cpp),
-llama.cpp of autumn 2026 (tools/server/server-context.cpp and server-queue.cpp, common/common.h); November 2026.
+Read in the sources in November 2026, not run:
+SGLang 0.5.23 (python/sglang/srt: environ.py, arg_groups/fields/schedule.py, arg_groups/memory_hook.py,
+mem_cache/kv_cache_configurator.py);
+TensorRT-LLM (tensorrt_llm/llmapi/llm_args.py; _torch/pyexecutor/scheduler/scheduler.py at 002f3cc3d055;
+cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp at 02a10fed0dbf, kvCacheManager.cpp);
+llama.cpp (tools/server/server-context.cpp at 001d906a6d86, server-queue.cpp at 0b42458e1017, common/common.h).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ class Words(NamedTuple):
         policy: The name that `--policy` takes.
         engine: The engine and the version that was read.
         unit: What its pool is counted in.
+        held: What a request loses that must wait again.
         limit: Its name for the most requests that run at a time.
         loss: Its word for a request that loses its memory and waits again, in the singular.
         verb: The same for a report's first line.
@@ -26,16 +29,25 @@ class Words(NamedTuple):
     policy: str
     engine: str
     unit: str
+    held: str
     limit: str
     loss: str
     verb: str
 
 
-VLLM = Words("vllm", "vLLM", "blocks", "max_num_seqs", "preemption", "PREEMPTS")
-SGLANG = Words("sglang", "SGLang 0.5.23", "pages", "max_running_requests", "retraction", "RETRACTS")
-NO_EVICT = Words("tensorrt-llm-no-evict", "TensorRT-LLM 1.2", "blocks", "max_batch_size", "pause", "PAUSES")
-MAX_UTILIZATION = NO_EVICT._replace(policy="tensorrt-llm-max-utilization")
-LLAMA_CPP = Words("llama.cpp", "llama.cpp (autumn 2026)", "cells", "parallel", "preemption", "PREEMPTS")
+VLLM = Words("vllm", "vLLM", "blocks", "blocks", "max_num_seqs", "preemption", "PREEMPTS")
+SGLANG = Words("sglang", "SGLang 0.5.23", "pages", "cache", "max_running_requests", "retraction", "RETRACTS")
+NO_EVICT = Words(
+    "tensorrt-llm-no-evict",
+    "TensorRT-LLM (GUARANTEED_NO_EVICT)",
+    "blocks",
+    "blocks",
+    "max_batch_size",
+    "pause",
+    "PAUSES",
+)
+MAX_UTILIZATION = NO_EVICT._replace(policy="tensorrt-llm-max-utilization", engine="TensorRT-LLM (MAX_UTILIZATION)")
+LLAMA_CPP = Words("llama.cpp", "llama.cpp", "cells", "cache", "parallel", "preemption", "PREEMPTS")
 
 POLICIES = (VLLM, SGLANG, NO_EVICT, MAX_UTILIZATION, LLAMA_CPP)
 

@@ -63,8 +63,13 @@ def simulated_csv(a: Answer) -> str:
 def _title(a: Answer) -> str:
     s = a.summary
     share = s.preempted_requests / s.requests if s.requests else 0
-    word = "PREEMPTS" if s.preemptions else "QUEUES" if s.waiting.p95 > 0 else "KEEPS UP"
-    detail = f"{share:.1%} of requests lose their blocks" if s.preemptions else "no request loses its blocks"
+    words, failed = a.settings.words, s.unfinished
+    word = "FAILS" if failed else words.verb if s.preemptions else "QUEUES" if s.waiting.p95 > 0 else "KEEPS UP"
+    detail = (
+        f"{share:.1%} of requests lose their {words.held}" if s.preemptions else f"no request loses its {words.held}"
+    )
+    if failed:
+        detail = f"{failed / s.requests:.1%} of requests end with an error"
     return f"{word}   {a.place}: {detail}"
 
 
@@ -85,18 +90,21 @@ def _times(values: Spread) -> tuple[str, ...]:
 
 
 def _of_limit(a: Answer) -> str:
-    limit = a.settings.max_num_seqs
-    return f"of max_num_seqs {limit:,}" + (": reached" if a.summary.running.max >= limit else "")
+    limit = a.settings.seats
+    return f"of {a.settings.words.limit} {limit:,}" + (": reached" if a.summary.running.max >= limit else "")
 
 
 def _preemptions(a: Answer) -> str:
     s = a.summary
     done = f"{s.completed:,} of {s.requests:,} requests answered in {s.simulated_s:,.0f} s and {s.steps:,} steps"
+    loss = f"{a.settings.words.loss}s"
     refused = f"; {s.refused:,} refused (longer than max_model_len)" if s.refused else ""
+    if s.unfinished:
+        refused += f"; {s.unfinished:,} ended with an error when the cache was full"
     if not s.preemptions:
-        return f"{done}{refused}; no preemptions."
+        return f"{done}{refused}; no {loss}."
     return (
-        f"{done}{refused}; {s.preemptions:,} preemptions ({s.preemptions / s.simulated_s:.2f}/s) of "
+        f"{done}{refused}; {s.preemptions:,} {loss} ({s.preemptions / s.simulated_s:.2f}/s) of "
         f"{s.preempted_requests:,} requests, the worst {s.worst_preemptions} times; "
         f"{s.recomputed_tokens / s.scheduled_tokens:.1%} of all tokens were computed twice."
     )
@@ -107,9 +115,10 @@ def _curves(a: Answer) -> list[str]:
     usable = a.settings.usable_blocks
     lines = [
         f"KV used  {_sparkline(stretches, lambda s: s.used_blocks / usable, 1)}",
-        f"running  {_sparkline(stretches, lambda s: s.running, a.settings.max_num_seqs)}",
+        f"running  {_sparkline(stretches, lambda s: s.running, a.settings.seats)}",
     ]
-    for name, field in (("waiting", 1), ("preempt.", 3)):
+    loss = a.settings.words.loss
+    for name, field in (("waiting", 1), (loss if len(loss) <= len("waiting") else f"{loss[:7]}.", 3)):
         most = max((stretch[field] for stretch in stretches), default=0)
         if most:
             lines.append(f"{name:8} {_sparkline(stretches, itemgetter(field), most)} up to {most:,}")
@@ -134,7 +143,7 @@ def _answers(a: Answer) -> list[str]:
         for words, load in (
             ("The cache is 90 % full (p95) from", knee.full),
             ("Somebody waits from", knee.waiting),
-            ("Preemptions start at", knee.preemptions),
+            (f"{a.settings.words.loss.capitalize()}s start at", knee.preemptions),
         ):
             if load is not None:
                 lines.append(f"{words} {_load(a, load)}.")
@@ -142,13 +151,18 @@ def _answers(a: Answer) -> list[str]:
             lines.append(f"No pressure up to {_load(a, 64)}.")
     if a.calm is not None:
         limit, summary = a.calm
+        gone = "errors" if a.summary.unfinished else f"{a.settings.words.loss}s"
         lines.append(
-            f"Try --max-num-seqs {limit}: no preemptions; waiting p95 {summary.waiting.p95:,.0f}, first token p95 "
+            f"Try {_limit_option(a)} {limit}: no {gone}; waiting p95 {summary.waiting.p95:,.0f}, first token p95 "
             f"{summary.ttft_s.p95:,.2f} s."
         )
     error = f"; each step ±{a.timing_error:.0%}" if a.timing_error else ""
     lines.append(f"Timing from {a.timing}{error}.")
     return lines
+
+
+def _limit_option(a: Answer) -> str:
+    return "--" + a.settings.words.limit.replace("_", "-")
 
 
 def _load(a: Answer, load: float) -> str:

@@ -24,10 +24,24 @@ def simulated_page(a: Answer) -> str:
     stretches, usable = a.summary.curves.stretches, a.settings.usable_blocks
     ends = a.summary.simulated_s
     charts = [
-        _chart(1, "KV used", "% of the blocks", [100 * s.used_blocks / usable for s in stretches], 100, ends),
-        _chart(2, "Running", "requests", [s.running for s in stretches], a.settings.max_num_seqs, ends),
+        _chart(
+            1,
+            "KV used",
+            f"% of the {a.settings.words.unit}",
+            [100 * s.used_blocks / usable for s in stretches],
+            100,
+            ends,
+        ),
+        _chart(2, "Running", "requests", [s.running for s in stretches], a.settings.seats, ends),
         _chart(3, "Waiting", "requests", [s.waiting for s in stretches], 0, ends),
-        _chart(4, "Preemptions", "in each stretch of time", [s.preempted for s in stretches], 0, ends),
+        _chart(
+            4,
+            f"{a.settings.words.loss.capitalize()}s",
+            "in each stretch of time",
+            [s.preempted for s in stretches],
+            0,
+            ends,
+        ),
     ]
     body = [
         f"<header><p class=kind>{esc(a.place[:MAX_NAME])}</p><h1>{esc(document.title)}</h1>",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Result, Step
     from kvbudget.simulation.search import Knee
-    from kvbudget.simulation.settings import SchedulerSettings
+    from kvbudget.simulation.simulate import Settings
     from kvbudget.simulation.summary import Summary
     from kvbudget.workload.request import Request
 
@@ -47,7 +47,7 @@ class Answer:
     workload: str
     timing: str
     rate: float | None
-    settings: SchedulerSettings
+    settings: Settings
     summary: Summary
     timing_error: float | None = None
     bounds: tuple[Summary, Summary] | None = None
@@ -80,16 +80,15 @@ class Answer:
             },
             "faster": self.bounds[0].to_dict() if self.bounds else None,
             "slower": self.bounds[1].to_dict() if self.bounds else None,
-            "settings": {
-                **self.settings._asdict(),
-                "groups": [group._asdict() for group in self.settings.cache_groups],
-            },
+            "policy": self.settings.words.policy,
+            "preemption_is_called": self.settings.words.loss,
+            "settings": self.settings.to_dict(),
             "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
         }
 
 
-def simulated(arriving: Iterable[Request] | ClosedLoop, settings: SchedulerSettings, clock: Clock) -> Summary:
+def simulated(arriving: Iterable[Request] | ClosedLoop, settings: Settings, clock: Clock) -> Summary:
     """Return what comes of requests, or of users who wait for their answers."""
     recorder = Recorder()
     result = run(arriving, settings, clock, recorder)
@@ -98,7 +97,7 @@ def simulated(arriving: Iterable[Request] | ClosedLoop, settings: SchedulerSetti
 
 def run(
     arriving: Iterable[Request] | ClosedLoop,
-    settings: SchedulerSettings,
+    settings: Settings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
 ) -> Result:
@@ -109,7 +108,7 @@ def run(
 
 
 def bounds_of(
-    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: SchedulerSettings, timing: Timing
+    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: Settings, timing: Timing
 ) -> tuple[Summary, Summary] | None:
     """Return what comes of a workload if all steps are as short, and as long, as the clock's interval allows."""
     if timing.error is None:
@@ -118,7 +117,7 @@ def bounds_of(
     return fast, slow
 
 
-def knee_of(stream: Callable[[], Iterable[Request]], settings: SchedulerSettings, clock: Clock) -> Knee:
+def knee_of(stream: Callable[[], Iterable[Request]], settings: Settings, clock: Clock) -> Knee:
     """Return where pressure begins, with the arrivals of the workload brought together or drawn apart."""
     return find_knee(
         lambda load: simulated(
@@ -128,9 +127,9 @@ def knee_of(stream: Callable[[], Iterable[Request]], settings: SchedulerSettings
 
 
 def calm_limit(
-    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: SchedulerSettings, clock: Clock, reached: int
+    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: Settings, clock: Clock, reached: int
 ) -> tuple[int, Summary] | None:
-    """Return the largest `max_num_seqs` without preemptions and what it leads to, None if there is none.
+    """Return the largest limit without preemptions (and errors) and what it leads to, None if there is none.
 
     Args:
         begin: Begins the workload anew.
@@ -141,8 +140,8 @@ def calm_limit(
     seen: dict[int, Summary] = {}
 
     def is_pressed(limit: int) -> bool:
-        seen[limit] = simulated(begin(), settings._replace(max_num_seqs=limit), clock)
-        return seen[limit].preemptions > 0
+        seen[limit] = simulated(begin(), settings.with_seats(limit), clock)
+        return seen[limit].preemptions + seen[limit].unfinished > 0
 
-    limit = largest_without(is_pressed, min(settings.max_num_seqs, reached))
+    limit = largest_without(is_pressed, min(settings.seats, reached))
     return None if limit is None else (limit, seen[limit])

@@ -72,15 +72,15 @@ class PolicySettings(Protocol):
     def batches_in_flight(self) -> int:
         """Steps that are scheduled and not yet done."""
 
-    def with_seats(self, seats: int) -> PolicySettings:
-        """Return the same with another number of seats."""
-
     def to_dict(self) -> dict[str, Any]:
         """Return them as plain data."""
 
 
 class OtherSettings(PolicySettings, Protocol):
     """The settings of an engine that is not vLLM."""
+
+    def with_seats(self, seats: int) -> OtherSettings:
+        """Return the same with another number of seats."""
 
     def check(self) -> None:
         """Refuse settings with which the engine would not start, or would never end."""

@@ -192,6 +192,11 @@ class Summary:
     queue_s: Spread
     curves: Curves
 
+    @property
+    def unfinished(self) -> int:
+        """Requests that the engine ended with an error before they had their answer."""
+        return self.requests - self.completed - self.refused
+
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data, without the curves."""
         names = [name for name in self.__dataclass_fields__ if name != "curves"]

@@ -1,12 +1,12 @@
 """llama.cpp's server: slots, first come first served, prompts and answers in one batch, no preemption.
 
-Read in the source of llama.cpp (tools/server/server-context.cpp and server-queue.cpp, autumn 2026) and not run against it.
-Modelled: slots with a context each or one that they share, the choice of a slot by the longest common prefix and else the
-least recently used one, what a slot keeps of its last request, batches of -b tokens computed in parts of -ub, idle slots
-that are cleared when a shared cache is full, and the error that all requests get when that is not enough.
-Not modelled: prompts kept in host memory (as with --cache-ram 0), context shift (off by default; an answer ends with its
-slot), sliding windows and states with their checkpoints, drafts, several answers to a prompt. Parts of a batch are cut in
-the order of the slots also where each slot has a context of its own, of which the engine takes equal parts together.
+Read in the source of llama.cpp of autumn 2026 (tools/server/server-context.cpp, server-queue.cpp) and not run against.
+Modelled: slots with a context each or one that they share, the choice of a slot by the longest common prefix and else
+the least recently used one, what a slot keeps of its last request, batches of -b tokens computed in parts of -ub, idle
+slots that are cleared when a shared cache is full, and the error that all requests get when that is not enough.
+Not modelled: prompts kept in host memory (as with --cache-ram 0), context shift (off by default; an answer ends with
+its slot), sliding windows and states with their checkpoints, drafts, several answers to a prompt. Parts of a batch are
+cut in the order of the slots also where each has a context of its own, of which the engine takes equal parts together.
 """
 
 from __future__ import annotations
@@ -159,12 +159,12 @@ class _Slot:
 
 
 class _Entry(NamedTuple):
-    """Tokens of one slot in a batch: `start` computed before, `count` more."""
+    """Tokens of one slot in a batch: `start` computed before, `new` more."""
 
     slot: _Slot
     request: Sequence
     start: int
-    count: int
+    new: int
 
 
 class LlamaCppScheduler:
@@ -203,12 +203,10 @@ class LlamaCppScheduler:
             slot.begun = False
         entries, admitted = self._batch()
         done, passes = self._decode(entries)
-        yields = [
-            request for _, request, start, count in done if start + count == request.tokens and not request.failed
-        ]
+        yields = [request for _, request, start, new in done if start + new == request.tokens and not request.failed]
         tokens: dict[Sequence, int] = {}
         for entry in done:
-            tokens[entry.request] = tokens.get(entry.request, 0) + entry.count
+            tokens[entry.request] = tokens.get(entry.request, 0) + entry.new
         return Scheduled(
             tokens, tuple(yields), (), tuple(pair for pair in admitted if pair[0] in tokens), tuple(passes)
         )
@@ -270,13 +268,17 @@ class LlamaCppScheduler:
 
     def _decode(self, entries: list[_Entry]) -> tuple[list[_Entry], list[Batch]]:
         """Compute a batch in views, smaller ones where cells run out; return what was computed, in which passes."""
+        total = sum(entry.new for entry in entries)
+        if total <= self.settings.ubatch_size and total <= self._free():
+            self._computed(entries)
+            return entries, []
         done: list[_Entry] = []
         passes: list[Batch] = []
         most = self.settings.batch_size
         rest = deque(entries)
         while rest:
             view = _first(rest, most)
-            count = sum(entry.count for entry in view)
+            count = sum(entry.new for entry in view)
             if self._free() >= count:
                 _drop(rest, count)
                 passes += _passes(view, self.settings.ubatch_size)
@@ -292,8 +294,8 @@ class LlamaCppScheduler:
 
     def _computed(self, view: list[_Entry]) -> None:
         """Count a view as computed; a slot whose answer is complete with it can be cleared from now on."""
-        for slot, request, _, count in view:
-            request.computed += count
+        for slot, request, _, new in view:
+            request.computed += new
             slot.cells = request.computed
             request.prefilling = request.computed < request.prompt_tokens
             slot.over = request.computed + 1 >= request.last_token
@@ -339,8 +341,8 @@ def _first(entries: deque[_Entry], most: int) -> list[_Entry]:
     for entry in entries:
         if most <= 0:
             break
-        view.append(entry._replace(count=min(entry.count, most)))
-        most -= entry.count
+        view.append(entry._replace(new=min(entry.new, most)))
+        most -= entry.new
     return view
 
 
@@ -348,10 +350,10 @@ def _drop(entries: deque[_Entry], count: int) -> None:
     """Take the first `count` tokens out of a batch."""
     while count:
         entry = entries.popleft()
-        if entry.count > count:
-            entries.appendleft(entry._replace(start=entry.start + count, count=entry.count - count))
+        if entry.new > count:
+            entries.appendleft(entry._replace(start=entry.start + count, new=entry.new - count))
             return
-        count -= entry.count
+        count -= entry.new
 
 
 def _passes(view: list[_Entry], ubatch_size: int) -> list[Batch]:
@@ -360,9 +362,9 @@ def _passes(view: list[_Entry], ubatch_size: int) -> list[Batch]:
     passes = []
     while rest:
         part = _first(rest, ubatch_size)
-        tokens = sum(entry.count for entry in part)
+        tokens = sum(entry.new for entry in part)
         _drop(rest, tokens)
-        context = sum(entry.start + entry.count for entry in part)
-        pairs = sum(entry.count * entry.start + entry.count * (entry.count + 1) // 2 for entry in part)
+        context = sum(entry.start + entry.new for entry in part)
+        pairs = sum(entry.new * entry.start + entry.new * (entry.new + 1) // 2 for entry in part)
         passes.append(Batch(tokens, len(part), context, pairs))
     return passes

@@ -8,15 +8,21 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from kvbudget.simulation.prefixes import Keys, Prefixes
+from kvbudget.workload.request import Request
+
 if TYPE_CHECKING:
-    from kvbudget.simulation.prefixes import Key, Keys
+    from kvbudget.simulation.prefixes import Key
+
+NO_KEYS = Keys(Prefixes(), Request(0, 0, 0), 0)
+"""The prefixes of nothing."""
 
 
 class Node:
     """A run of pages that follow the run of the node above.
 
     Attributes:
-        parent: The node above, None at the root.
+        parent: The node above; the root is its own.
         keys: The prefixes of a request that goes through it.
         start: Tokens before the run.
         end: Tokens up to its end.
@@ -28,8 +34,8 @@ class Node:
 
     __slots__ = ("children", "end", "keys", "locks", "offered", "parent", "start", "used")
 
-    def __init__(self, parent: Node | None, keys: Keys | None, start: int, end: int, used: int) -> None:
-        self.parent = parent
+    def __init__(self, parent: Node | None, keys: Keys, start: int, end: int, used: int) -> None:
+        self.parent = parent or self
         self.keys = keys
         self.start, self.end = start, end
         self.children: dict[Key, Node] = {}
@@ -50,7 +56,7 @@ class RadixCache:
 
     def __init__(self, page_size: int) -> None:
         self._page = page_size
-        self._root = Node(None, None, 0, 0, 0)
+        self._root = Node(None, NO_KEYS, 0, 0, 0)
         self._root.locks = 1
         self._time = self._pushes = 0
         self._leaves: list[tuple[int, int, Node]] = []
@@ -91,7 +97,6 @@ class RadixCache:
     def _agreed(self, node: Node, keys: Keys, tokens: int) -> int:
         """Return up to where a request goes along a node, of which its first page is known to agree."""
         theirs = node.keys
-        assert theirs is not None
         most = min(node.end, tokens)
         if theirs.of(most) == keys.of(most):
             return most
@@ -108,8 +113,6 @@ class RadixCache:
     def _split(self, node: Node, at: int) -> Node:
         """Cut a node's run in two and return the upper part."""
         parent, keys = node.parent, node.keys
-        assert parent is not None
-        assert keys is not None
         upper = Node(parent, keys, node.start, at, self._time)
         upper.locks = node.locks
         parent.children[keys.of(node.start + self._page)] = upper
@@ -120,8 +123,8 @@ class RadixCache:
 
     def lock(self, node: Node) -> None:
         """Let a request use a node and all above."""
-        at: Node | None = node
-        while at is not None and at is not self._root:
+        at = node
+        while at is not self._root:
             if at.locks == 0:
                 self.evictable -= at.end - at.start
                 self.protected += at.end - at.start
@@ -130,8 +133,8 @@ class RadixCache:
 
     def unlock(self, node: Node) -> None:
         """Let a request use them no longer."""
-        at: Node | None = node
-        while at is not None and at is not self._root:
+        at = node
+        while at is not self._root:
             at.locks -= 1
             if at.locks == 0:
                 self.evictable += at.end - at.start
@@ -147,7 +150,7 @@ class RadixCache:
             heappush(self._leaves, (node.used, self._pushes, node))
 
     def evict(self, tokens: int) -> int:
-        """Give away whole leaves, the least recently used first, until `tokens` tokens are free; return how many are."""
+        """Give away whole leaves, the least recently used first, until `tokens` tokens are; return how many were."""
         freed = 0
         while freed < tokens and self._leaves:
             used, _, node = heappop(self._leaves)
@@ -156,8 +159,6 @@ class RadixCache:
                 self._offer(node)  # it was used since then, and stands further behind
                 continue
             parent = node.parent
-            assert parent is not None
-            assert node.keys is not None
             del parent.children[node.keys.of(node.start + self._page)]
             freed += node.end - node.start
             self._offer(parent)

@@ -3,12 +3,12 @@
 Read in the source of SGLang 0.5.23 and not run against it: managers/scheduler.py (get_next_batch_to_run,
 update_running_batch), managers/schedule_policy.py (PrefillAdder), managers/schedule_batch.py (retract_decode),
 mem_cache/prefill_budget.py, scheduler_components/new_token_ratio_tracker.py.
-Modelled: first come first served, one chunked prompt at a time, no mixed batches, the radix cache with eviction of least
-recently used leaves, retraction by length, retracted requests at the end of the queue.
+Modelled: first come first served, one chunked prompt at a time, no mixed batches, the radix cache with eviction of
+the least recently used leaves, retraction by length, retracted requests at the end of the queue.
 Not modelled: the overlapped loop (a request gives its memory back a step later there), other orders of the queue,
-priorities, drafts, sliding windows and states, tiers of cache in host memory, data parallel attention, the refreshing of
-prefixes that wait. A workload says how much a request generates and not what it asks for; where `max_tokens` is 0 it asks
-for just that, so that less room is kept than for requests that end early.
+priorities, drafts, sliding windows and states, tiers of cache in host memory, data parallel attention, the refreshing
+of prefixes that wait. A workload says how much a request generates and not what it asks for; where `max_tokens` is 0 it
+asks for just that, so that room is kept for less than where requests end early.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kvbudget.simulation.policies.steps import advance, check_counts
 from kvbudget.simulation.scheduler import Scheduled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from kvbudget.facts.policies import Words
     from kvbudget.simulation.sequence import Sequence
@@ -259,24 +259,26 @@ class SGLangScheduler:
         adder = _Prefill(self.settings, sum(map(self._to_come, self._batch)) * self._ratio.current)
         if self._chunked is not None:
             self._continue(self._chunked, adder, tokens)
-        while self.waiting and not self._is_spent(adder):
-            if len(tokens) >= seats:
-                self._full = True
-            if self._full:
-                break
-            request = self.waiting[0]
-            found = self._admit(request, adder, tokens)
-            if found is None:
-                break
-            self.waiting.popleft()
-            admitted.append((request, found))
-            if not self._has_capacity(adder):
-                self._full = True
-                break
+        admitted += self._take_waiting(adder, tokens, seats)
         for request, new in tokens.items():
             self._extend(request, new)
         self._prefilled = [request for request in tokens if request is not self._chunked]
         return tokens, admitted
+
+    def _take_waiting(self, adder: _Prefill, tokens: dict[Sequence, int], seats: int) -> Iterator[tuple[Sequence, int]]:
+        """Yield the prompts that are taken in order, and how many tokens of each were found."""
+        while self.waiting and not self._is_spent(adder):
+            if len(tokens) >= seats:
+                self._full = True
+            if self._full:
+                return
+            request = self.waiting[0]
+            found = self._admit(request, adder, tokens)
+            if found is None:
+                return
+            yield self.waiting.popleft(), found
+            if not self._has_capacity(adder):
+                self._full = True
 
     def _to_come(self, request: Sequence) -> int:
         """Return the tokens that a running request may still generate, as far as they are counted."""
@@ -299,10 +301,10 @@ class SGLangScheduler:
 
     def _continue(self, request: Sequence, adder: _Prefill, tokens: dict[Sequence, int]) -> None:
         """Take the next part of the prompt that was begun."""
-        assert adder.chunk is not None
+        chunk = self.settings.chunked_prefill_size
         left = request.tokens - request.computed
-        most = min(adder.chunk, int(self._remaining(adder.total_offset)))
-        new = min(left, most if most > 0 else adder.chunk)
+        most = min(chunk, int(self._remaining(adder.total_offset)))
+        new = min(left, most if most > 0 else chunk)
         to_come = 0 if new < left else min(self._asked(request), facts.CLIP_MAX_NEW_TOKENS)
         adder.reserve(new, to_come)
         tokens[request] = new
@@ -350,7 +352,6 @@ class SGLangScheduler:
         held.end += new
         self._evict_to(more)
         self._free -= more
-        assert self._free >= 0
 
     def _evict_to(self, tokens: int) -> None:
         """Give away what nobody uses until so many tokens are free, or nothing is left."""
@@ -387,8 +388,9 @@ class SGLangScheduler:
         return self._free >= need
 
     def _make_room(self) -> list[Sequence]:
-        """Retract requests until all others can go on by a token: those that have generated least, of those the longest
-        prompts, of those the last.
+        """Retract requests until all others can go on by a token, and return them.
+
+        Those that have generated least go first, of those the longest prompts, of those the last ones.
         """
         if not self._batch:
             return []

@@ -1,13 +1,12 @@
 """TensorRT-LLM's two policies: room for all that a request may become, or as many as fit now and pauses later.
 
-Read in the source of TensorRT-LLM 1.2 and not run against it: batch_manager/capacityScheduler.cpp (who has the memory for
-a step), _torch/pyexecutor/scheduler/scheduler.py (PyMicroBatchScheduler: who is part of it), batch_manager/
+Read in the source of TensorRT-LLM of 2026 and not run against it: batch_manager/capacityScheduler.cpp (who has memory
+for a step), _torch/pyexecutor/scheduler/scheduler.py (PyMicroBatchScheduler: who is part of it), batch_manager/
 kvCacheManager.cpp (getRemainingBlocksToCompletion, getNeededBlocksOneStep, addSequence), llmRequest.h (pause).
-Modelled: GUARANTEED_NO_EVICT, MAX_UTILIZATION, whole and chunked contexts (first come first served), reuse of whole blocks
-with eviction of the least recently used, requests held back while an earlier one computes what they begin with.
-Not modelled: the overlapped executor (a request gives its blocks back a step later there), EQUAL_PROGRESS, STATIC_BATCH,
-reuse of parts of blocks, credit for blocks in use that a request would share, beams, drafts, adapters, windows, offload to
-host memory, attention data parallelism. A workload says how much a request generates and not what it asks for; where
+Modelled: GUARANTEED_NO_EVICT, MAX_UTILIZATION, whole and chunked contexts (first come first served), reuse of whole
+blocks with eviction of the least recently used, requests held back while an earlier one computes their beginning.
+Not modelled: the overlapped executor (a request gives its blocks back a step later there), EQUAL_PROGRESS, the static
+batch, reuse of parts of blocks, beams, drafts, adapters, windows, host memory, attention data parallelism. A workload says how much a request generates and not what it asks for; where
 `max_tokens` is 0 it asks for just that, so that GUARANTEED_NO_EVICT admits more than for requests that end early.
 """
 
@@ -23,7 +22,7 @@ from kvbudget.simulation.pool import Block, BlockPool
 from kvbudget.simulation.scheduler import Scheduled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from kvbudget.facts.policies import Words
     from kvbudget.simulation.prefixes import Key
@@ -33,7 +32,7 @@ CapacityPolicy = Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"]
 
 
 class TensorRTLLMSettings(NamedTuple):
-    """A scheduler's choices, spelled as the flags of trtllm-serve; the defaults are those of 1.2.
+    """A scheduler's choices, spelled as the flags of trtllm-serve; the defaults are those of 2026.
 
     Attributes:
         num_blocks: Blocks of the pool.
@@ -229,7 +228,7 @@ class TensorRTLLMScheduler:
             if self._is_held_back(request, contributed):
                 at += 1
                 continue
-            need = self._next_step(request)
+            need = self._next_step(request, gone)
             if taken + need <= free:
                 fitting.append(request)
                 taken += need
@@ -255,12 +254,14 @@ class TensorRTLLMScheduler:
         return max(request.last_token, most)
 
     def _to_completion(self, request: Sequence) -> int:
-        return -(-self._asked(request) // self._size) - len(self._tables.get(request, ()))
+        """Return the blocks that a request takes until its end, without those that it shares with others."""
+        table = self._tables.get(request)
+        return -(-self._asked(request) // self._size) - (self._shared(request, {}) if table is None else len(table))
 
-    def _next_step(self, request: Sequence) -> int:
+    def _next_step(self, request: Sequence, gone: Mapping[int, int]) -> int:
         """Return the blocks that a step takes: those of the whole prompt for its first part, none for the others."""
         if request not in self._tables:
-            return -(-request.tokens // self._size)
+            return -(-request.tokens // self._size) - self._shared(request, gone)
         if request.prefilling:
             return 0
         return -(-(request.computed + 1) // self._size) - len(self._tables[request])
@@ -278,6 +279,10 @@ class TensorRTLLMScheduler:
                 break
             blocks.append(block)
         return blocks
+
+    def _shared(self, request: Sequence, gone: Mapping[int, int]) -> int:
+        """Return how many of those blocks others hold (reusableBlocksAllocated), without those who are paused."""
+        return sum(block.holders > gone.get(block.id, 0) for block in self._found(request))
 
     def _first_new(self, request: Sequence) -> Key | None:
         """Return the first whole block of a prompt that is not there, None if all are."""
