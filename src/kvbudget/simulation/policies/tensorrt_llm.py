@@ -6,8 +6,9 @@ kvCacheManager.cpp (getRemainingBlocksToCompletion, getNeededBlocksOneStep, addS
 Modelled: GUARANTEED_NO_EVICT, MAX_UTILIZATION, whole and chunked contexts (first come first served), reuse of whole
 blocks with eviction of the least recently used, requests held back while an earlier one computes their beginning.
 Not modelled: the overlapped executor (a request gives its blocks back a step later there), EQUAL_PROGRESS, the static
-batch, reuse of parts of blocks, beams, drafts, adapters, windows, host memory, attention data parallelism. A workload says how much a request generates and not what it asks for; where
-`max_tokens` is 0 it asks for just that, so that GUARANTEED_NO_EVICT admits more than for requests that end early.
+batch, reuse of parts of blocks, beams, drafts, adapters, windows, host memory, attention data parallelism. A workload
+says how much a request generates and not what it asks for; where `max_tokens` is 0 it asks for just that, so that
+GUARANTEED_NO_EVICT admits more than for requests that end early.
 """
 
 from __future__ import annotations
