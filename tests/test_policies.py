@@ -340,6 +340,16 @@ def test_the_tree_is_cut_where_requests_part_and_gives_away_its_oldest_leaves() 
     assert tree.evict(11) == 20  # the leaf's 10 are not enough
 
 
+def test_what_parts_from_a_run_is_younger_than_the_rest_of_the_run() -> None:
+    """RadixCache: a node's time is that of its making, later than that of the nodes on the way to it."""
+    prefixes = Prefixes()
+    tree = RadixCache(1)
+    tree.insert(keys((1, 10), (2, 10), prefixes=prefixes), 20)
+    tree.insert(keys((1, 10), (3, 5), prefixes=prefixes, index=1), 15)
+    assert tree.evict(1) == 10
+    assert tree.evict(1) == 5
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40), st.booleans()), max_size=40), st.sampled_from([1, 4]))
 def test_the_tree_finds_what_was_put_in_until_it_is_given_away(actions: list[tuple[int, int, bool]], page: int) -> None:
     prefixes = Prefixes()

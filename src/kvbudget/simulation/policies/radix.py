@@ -71,6 +71,7 @@ class RadixCache:
         node = self._walk(keys, tokens)
         known = node.end
         if known < tokens:
+            self._time += 1  # a new node is younger than what was used on the way to it
             below = Node(node, keys, known, tokens, self._time)
             node.children[keys.of(known + self._page)] = below
             self.evictable += tokens - known
@@ -113,6 +114,7 @@ class RadixCache:
     def _split(self, node: Node, at: int) -> Node:
         """Cut a node's run in two and return the upper part."""
         parent, keys = node.parent, node.keys
+        self._time += 1
         upper = Node(parent, keys, node.start, at, self._time)
         upper.locks = node.locks
         parent.children[keys.of(node.start + self._page)] = upper
