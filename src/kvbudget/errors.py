@@ -12,6 +12,8 @@ Every message is one sentence of the form: what is wrong, what was seen, what to
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class KvbudgetError(Exception):
     """The root of all errors this package raises on purpose; its text is fit for a user."""
@@ -36,6 +38,10 @@ class CannotTell(KvbudgetError):  # noqa: N818 - it is a verdict before it is an
     def __init__(self, message: str, *, key: str) -> None:
         super().__init__(message)
         self.key = key
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how another process makes it again."""
+        return partial(CannotTell, key=self.key), self.args
 
 
 class AccessError(KvbudgetError, OSError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvbudget.budgeting import budget
 from kvbudget.cli.asked import TakesLaunch, asked
+from kvbudget.cli.fleet import asked_fleet, fleet_warnings
 from kvbudget.cli.options import (
     NUMBER,
     TOKENS,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kvbudget.budgeting import Budget
+    from kvbudget.cli.fleet import AskedFleet
     from kvbudget.deployment import Deployment
     from kvbudget.simulation.answer import Answer
     from kvbudget.simulation.deployed import Timing
@@ -44,7 +47,7 @@ SEARCHED = 50_000
 SEARCHED_STEPWISE = 500
 """The same for policies whose steps are not jumped over."""
 
-_WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--trace",), {"metavar": "FILE", "help": "Requests to play: CSV, JSON, JSONL, gzip of each; see the docs."}),
     (("--trace-format",), {"help": "What the trace is, where its content does not tell."}),
     (("--rate",), {"help": "Requests a second; inf for all at once."}),
@@ -77,7 +80,7 @@ _SCHEDULER_FIELDS = ("scheduling_policy", "watermark", "long_prefill_token_thres
 
 
 def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for names, settings in reversed((*_WORKLOAD, *_SCHEDULER)):
+    for names, settings in reversed((*WORKLOAD, *_SCHEDULER)):
         function = click.option(*names, **settings)(function)
     return function
 
@@ -96,6 +99,9 @@ def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Schedule as this engine would, on vLLM's pool.",
 )
 @click.option("--max-tokens", type=NUMBER, help="Tokens that requests ask for; other engines keep room for them.")
+@click.option("--replicas", metavar="N|auto", help="Engines like this that share the workload; auto counts them.")
+@click.option("--routing", help="Who gets a request: round-robin, least-loaded, prefix-aware.")
+@click.option("--target-ttft", type=NUMBER, help="Seconds to the first token (p95) that --replicas auto counts for.")
 @click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
 @click.option("--html", metavar="FILE", help="Write a page with the curves; - is standard output.")
 @click.option("--knee/--no-knee", default=None, help="Look for the load at which pressure begins.")
@@ -116,6 +122,9 @@ def simulate(
     num_gpu_blocks: int | None,
     policy: str,
     max_tokens: int | None,
+    replicas: str | None,
+    routing: str | None,
+    target_ttft: float | None,
     steps: str | None,
     html: str | None,
     knee: bool | None,
@@ -124,6 +133,7 @@ def simulate(
     """Run a workload through MODEL's deployment: who runs, who waits, who is preempted.
 
     The scheduler is vLLM's, step for step; --policy has those of other engines, as read in their sources.
+    `kvbudget sweep` takes several values of an option.
     A launch command may stand after --; what stands before it wins.
 
     \b
@@ -139,7 +149,7 @@ def simulate(
     if len(writers) > 1:
         raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
     name = model or ""
-    spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in _WORKLOAD}
+    spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in WORKLOAD}
     chosen = {field: options.pop(field) for field in _SCHEDULER_FIELDS}
     name, options = asked(ctx, model, options)
     workload = parse_workload(WorkloadSpec(**spec))
@@ -150,8 +160,11 @@ def simulate(
     given = {field: value for field, value in chosen.items() if value is not None}
     if "scheduling_policy" in given:
         given["policy"] = given.pop("scheduling_policy")
+    fleet = asked_fleet(d, replicas, routing, target_ttft)
+    if fleet.several and (workload.closed or policy != VLLM.policy or steps is not None):
+        raise InputError("--steps, --users and --policy are of one engine; leave them out, or --replicas and --data-parallel-size.")
     answer = _answer(
-        b, workload, timing, pool._replace(**given), steps, knee, policy=policy, max_tokens=max_tokens or 0
+        b, workload, timing, pool._replace(**given), fleet, steps, knee, policy=policy, max_tokens=max_tokens or 0
     )
     if html is not None:
         from kvbudget.present.simulated_html import simulated_page  # noqa: PLC0415 - only pages need it
@@ -166,6 +179,7 @@ def _answer(
     workload: Workload,
     timing: Timing,
     pool: SchedulerSettings,
+    engines: AskedFleet,
     steps: str | None,
     knee: bool | None,
     *,
@@ -173,32 +187,49 @@ def _answer(
     max_tokens: int,
 ) -> Answer:
     """Return the answer; the questions that take many simulations are left out where they would take long."""
-    from kvbudget.simulation.answer import Answer, bounds_of, calm_limit, knee_of, run, simulated  # noqa: PLC0415
+    from kvbudget.simulation.answer import (  # noqa: PLC0415
+        Answer,
+        bounds_of,
+        calm_limit,
+        knee_of,
+        play,
+        replicas_for,
+        simulated,
+    )
     from kvbudget.simulation.deployed import pool_assumptions  # noqa: PLC0415
+    from kvbudget.simulation.replicas import simulated_fleet  # noqa: PLC0415
 
-    d, clock = b.deployment, timing.clock
+    d, clock, fleet = b.deployment, timing.clock, engines.fleet
     settings, warnings, assumptions = _chosen(policy, b, pool, max_tokens)
     begin = workload.loop if workload.closed else workload.stream
-    summary = simulated(begin(), settings, clock)
+    if engines.counted:
+        fleet, summary = replicas_for(workload.stream, pool, clock, fleet, engines.target_ttft_s)
+    elif engines.several:
+        summary = simulated_fleet(workload.stream(), pool, clock, fleet)
+    else:
+        summary = simulated(begin(), settings, clock)
+    run: Any = partial(simulated_fleet, fleet=fleet) if fleet.engines > 1 else simulated
     with _written(steps) as record:
         if record is not None:  # the same run again: the first one counts equal steps together
-            run(begin(), settings, clock, record)
+            play(begin(), settings, clock, record)
     usual = SEARCHED if settings is pool else SEARCHED_STEPWISE
     search = knee if knee is not None else summary.requests <= usual
     pressed = search and (summary.preemptions or summary.unfinished)
     units = f"{settings.usable_blocks:,} {settings.words.unit}"
     return Answer(
-        place=f"{d.gpu_count} × {d.card.name}, {_engine(d, settings)}, {units}",
+        place=f"{_cards(d)}, {_engine(d, settings)}, {units}",
         workload=workload.description,
         timing=timing.source,
         timing_error=timing.error,
-        bounds=bounds_of(begin, settings, timing),
+        bounds=bounds_of(begin, settings, timing, run),
         rate=workload.rate,
         settings=settings,
         summary=summary,
-        knee=knee_of(workload.stream, settings, clock) if search and not workload.closed else None,
-        calm=calm_limit(begin, settings, clock, int(summary.running.max)) if pressed else None,
-        warnings=(*warnings, *b.warnings, *workload.notes),
+        fleet=fleet,
+        target_ttft_s=engines.target_ttft_s,
+        knee=knee_of(workload.stream, settings, clock, run) if search and not workload.closed else None,
+        calm=calm_limit(begin, settings, clock, int(summary.running.max), run) if pressed else None,
+        warnings=(*warnings, *b.warnings, *fleet_warnings(d), *workload.notes),
         assumptions=(
             *(b.assumptions if settings is pool else _of_the_memory(b)),
             *assumptions,
@@ -224,8 +255,14 @@ def _of_the_memory(b: Budget) -> tuple[str, ...]:
     return tuple(f"for the memory, {text}" for text in b.assumptions)
 
 
+def _cards(d: Deployment) -> str:
+    """Return what one engine runs on."""
+    count = d.gpu_count // d.data_parallel_size
+    return d.card.name if count == 1 else f"{count} × {d.card.name}"
+
+
 def _engine(d: Deployment, settings: Settings) -> str:
-    return f"{d.engine} {d.engine_version}" if settings.words is VLLM else f"the policy of {settings.words.engine}"
+    return f"vLLM {d.engine_version}" if settings.words is VLLM else f"the policy of {settings.words.engine}"
 
 
 @contextmanager

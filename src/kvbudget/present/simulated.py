@@ -70,7 +70,15 @@ def _title(a: Answer) -> str:
     )
     if failed:
         detail = f"{failed / s.requests:.1%} of requests end with an error"
-    return f"{word}   {a.place}: {detail}"
+    return f"{word}   {_engines(a)}{a.place}: {detail}"
+
+
+def _engines(a: Answer) -> str:
+    if a.fleet.engines == 1:
+        return ""
+    replicas, routing, size = a.fleet
+    each = f" of {size} engines each" if size > 1 else ""
+    return f"{replicas:,} replicas{each} ({routing}) of " if replicas > 1 else f"{size} data parallel engines of "
 
 
 def _bounds(a: Answer, of: Callable[[Summary], float], form: str) -> str:
@@ -156,6 +164,8 @@ def _answers(a: Answer) -> list[str]:
             f"Try {_limit_option(a)} {limit}: no {gone}; waiting p95 {summary.waiting.p95:,.0f}, first token p95 "
             f"{summary.ttft_s.p95:,.2f} s."
         )
+    if a.fleet.engines > 1:
+        lines.append("Running, waiting and KV are those of one engine; times are those of all requests.")
     error = f"; each step ±{a.timing_error:.0%}" if a.timing_error else ""
     lines.append(f"Timing from {a.timing}{error}.")
     return lines

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA
+from kvbudget.errors import InputError
+from kvbudget.simulation.replicas import ALONE, MOST_ENGINES, Fleet, fewest_replicas, simulated_fleet
 from kvbudget.simulation.search import find_knee, largest_without
 from kvbudget.simulation.simulate import simulate, simulate_users
 from kvbudget.simulation.summary import Recorder, summarize
@@ -19,9 +21,16 @@ if TYPE_CHECKING:
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Result, Step
     from kvbudget.simulation.search import Knee
+    from kvbudget.simulation.settings import SchedulerSettings
     from kvbudget.simulation.simulate import Settings
     from kvbudget.simulation.summary import Summary
     from kvbudget.workload.request import Request
+
+    Begin = Callable[[], Iterable[Request] | ClosedLoop]
+    """Begins a workload anew."""
+
+    Simulation = Callable[[Any, Any, Clock], Summary]
+    """Runs a workload, as `simulated` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,8 @@ class Answer:
         settings: What the scheduler could do.
         summary: What came of it.
         knee: Where pressure begins, None if that was not asked.
+        fleet: The engines that shared the workload; running, waiting and blocks are those of one engine.
+        target_ttft_s: The p95 of the time to the first token for which the replicas were counted, None if it was not.
         calm: The largest `max_num_seqs` without preemptions and what it leads to; None without preemptions.
         warnings: What makes it less certain, a sentence each.
         assumptions: What nobody said.
@@ -52,6 +63,8 @@ class Answer:
     timing_error: float | None = None
     bounds: tuple[Summary, Summary] | None = None
     knee: Knee | None = None
+    fleet: Fleet = ALONE
+    target_ttft_s: float | None = None
     calm: tuple[int, Summary] | None = None
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -73,6 +86,8 @@ class Answer:
             "place": self.place,
             "workload": self.workload,
             "rate": rate,
+            **self.fleet._asdict(),
+            "target_ttft_s": self.target_ttft_s,
             "timing": {
                 "source": self.timing,
                 "basis": "given" if self.timing_error is None else "estimated",
@@ -91,11 +106,11 @@ class Answer:
 def simulated(arriving: Iterable[Request] | ClosedLoop, settings: Settings, clock: Clock) -> Summary:
     """Return what comes of requests, or of users who wait for their answers."""
     recorder = Recorder()
-    result = run(arriving, settings, clock, recorder)
+    result = play(arriving, settings, clock, recorder)
     return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
 
 
-def run(
+def play(
     arriving: Iterable[Request] | ClosedLoop,
     settings: Settings,
     clock: Clock,
@@ -108,26 +123,26 @@ def run(
 
 
 def bounds_of(
-    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: Settings, timing: Timing
+    begin: Begin, settings: Settings, timing: Timing, run: Simulation = simulated
 ) -> tuple[Summary, Summary] | None:
     """Return what comes of a workload if all steps are as short, and as long, as the clock's interval allows."""
     if timing.error is None:
         return None
-    fast, slow = (simulated(begin(), settings, timing.scaled(1 + sign * timing.error)) for sign in (-1, 1))
+    fast, slow = (run(begin(), settings, timing.scaled(1 + sign * timing.error)) for sign in (-1, 1))
     return fast, slow
 
 
-def knee_of(stream: Callable[[], Iterable[Request]], settings: Settings, clock: Clock) -> Knee:
+def knee_of(
+    stream: Callable[[], Iterable[Request]], settings: Settings, clock: Clock, run: Simulation = simulated
+) -> Knee:
     """Return where pressure begins, with the arrivals of the workload brought together or drawn apart."""
     return find_knee(
-        lambda load: simulated(
-            (request._replace(arrival=request.arrival / load) for request in stream()), settings, clock
-        )
+        lambda load: run((request._replace(arrival=request.arrival / load) for request in stream()), settings, clock)
     )
 
 
 def calm_limit(
-    begin: Callable[[], Iterable[Request] | ClosedLoop], settings: Settings, clock: Clock, reached: int
+    begin: Begin, settings: Settings, clock: Clock, reached: int, run: Simulation = simulated
 ) -> tuple[int, Summary] | None:
     """Return the largest limit without preemptions (and errors) and what it leads to, None if there is none.
 
@@ -136,12 +151,52 @@ def calm_limit(
         settings: The scheduler, under which there are preemptions.
         clock: How long steps take.
         reached: The most requests that ran at a time.
+        run: What simulates; for several engines it is `simulated_fleet`.
     """
     seen: dict[int, Summary] = {}
 
     def is_pressed(limit: int) -> bool:
-        seen[limit] = simulated(begin(), settings.with_seats(limit), clock)
+        seen[limit] = run(begin(), settings.with_seats(limit), clock)
         return seen[limit].preemptions + seen[limit].unfinished > 0
 
     limit = largest_without(is_pressed, min(settings.seats, reached))
     return None if limit is None else (limit, seen[limit])
+
+
+def replicas_for(
+    stream: Callable[[], Iterable[Request]],
+    settings: SchedulerSettings,
+    clock: Clock,
+    fleet: Fleet,
+    target_ttft_s: float | None = None,
+) -> tuple[Fleet, Summary]:
+    """Return the fleet with the fewest replicas that does, and what comes of the workload there.
+
+    Args:
+        stream: The workload of all replicas together.
+        settings: The scheduler of each engine.
+        clock: How long steps take.
+        fleet: The fleet, whatever its number of replicas.
+        target_ttft_s: The p95 of the time to the first token that is wanted; None asks for no preemptions.
+
+    Raises:
+        InputError: No number of replicas does.
+    """
+    requests = list(stream())
+    most = max(1, min(MOST_ENGINES // fleet.data_parallel_size, len(requests)))
+    seen: dict[int, Summary] = {}
+
+    def holds(replicas: int) -> bool:
+        seen[replicas] = s = simulated_fleet(requests, settings, clock, fleet._replace(replicas=replicas))
+        return s.preemptions == 0 if target_ttft_s is None else s.ttft_s.p95 <= target_ttft_s
+
+    found = fewest_replicas(holds, most)
+    if found is not None:
+        return fleet._replace(replicas=found), seen[found]
+    left = seen[most]
+    if target_ttft_s is None:
+        raise InputError(f"Even {most:,} replicas preempt {left.preempted_requests:,} requests; give more memory.")
+    raise InputError(
+        f"Even with {most:,} replicas the first token takes {left.ttft_s.p95:.3g} s (p95), more than --target-ttft "
+        f"{target_ttft_s:g}; give a longer target or a faster card."
+    )

@@ -22,12 +22,12 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from kvbudget.simulation.clock import Batch
-from kvbudget.simulation.results import NEVER, Result, Step, Stretch
+from kvbudget.simulation.results import NEVER, Load, Result, Step, Stretch
 from kvbudget.simulation.runs import Runs, SharedRuns
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.prefixes import Shared
@@ -37,7 +37,7 @@ SHIFT = 32
 """Bits of a request's number in the heap of ends."""
 LOW = (1 << SHIFT) - 1
 FOREVER = 1 << 100
-"""The time at which nobody comes any more."""
+"""A time that does not come."""
 NOTHING = Batch(0, 0, 0, 0)
 
 
@@ -52,7 +52,7 @@ def can_jump(settings: SchedulerSettings) -> bool:
     )
 
 
-def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its state is in local variables
+def run(
     result: Result,
     settings: SchedulerSettings,
     clock: Clock,
@@ -70,6 +70,24 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
         record: Called with each step, those that were jumped over included.
         shared: What requests share with others, by their place in `result`.
         as_served: Whether who comes while a step runs is seen after it, where the next one is scheduled already.
+    """
+    deque(stepping(result, settings, clock, record, shared, as_served=as_served), 0)
+
+
+def stepping(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its state is in local variables
+    result: Result,
+    settings: SchedulerSettings,
+    clock: Clock,
+    record: Callable[[Step], object] | None = None,
+    shared: Mapping[int, Shared] | None = None,
+    *,
+    as_served: bool = False,
+    horizon: int = FOREVER,
+) -> Generator[Load, int, None]:
+    """Do what `run` does, but stop before the first step that begins at `horizon` or later, and where nothing is left.
+
+    Each stop gives how busy the engine is. Then requests may be added to `result`, which arrive at `horizon` or later,
+    and the next `horizon` is sent; after `FOREVER` no more come.
     """
     size = settings.cache_groups[0].block_size
     seats, budget = settings.max_num_seqs, settings.max_num_batched_tokens
@@ -106,10 +124,18 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
     while True:
         # -- who has come
         working = bool(running) or bool(front) or came > admitted_to or finished_since
-        if not working and not in_flight:
-            if came == count:
+        if now >= horizon or (came == count and not working and not in_flight):
+            if horizon == FOREVER:
                 break
+            horizon = yield Load(len(running), len(front) + count - admitted_to, total - pool.free)
+            count = len(arrivals)
+            if came < count:
+                next_arrival = arrivals[came]
+            continue
+        if not working and not in_flight:
             now = seen = max(now, clock.wake(next_arrival))
+            if now >= horizon:
+                continue
         if not late:
             seen = now
         if next_arrival <= seen:
@@ -147,7 +173,10 @@ def run(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its sta
             if decoding * (jump // size + 1) > free:
                 jump = _lasting(phases, size, counter % size, decoding, free, jump)
             took = clock_decodes(decoding, context + decoding, jump) if jump else 0
-            if took > next_arrival - now and not waiting and not full:
+            if horizon < FOREVER and took > horizon - now:
+                jump = min(jump, clock_until(decoding, context + decoding, horizon - now))
+                took = clock_decodes(decoding, context + decoding, jump)
+            if jump and took > next_arrival - now and not waiting and not full:
                 gap = next_arrival - now
                 until = clock_until(decoding, context + decoding, gap) if gap > 0 else 0
                 jump = min(jump, until + late)

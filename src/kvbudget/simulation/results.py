@@ -47,6 +47,20 @@ class Stretch(NamedTuple):
     preempted: int
 
 
+class Load(NamedTuple):
+    """How busy an engine is, between two steps.
+
+    Attributes:
+        running: Requests that run.
+        waiting: Requests that wait.
+        used_blocks: Blocks that requests hold.
+    """
+
+    running: int
+    waiting: int
+    used_blocks: int
+
+
 def _times() -> array[int]:
     return array("q")
 

@@ -11,9 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kvbudget.simulation.clock import SECOND, Batch, picoseconds
-from kvbudget.simulation.fast import can_jump, run
+from kvbudget.simulation.fast import FOREVER, can_jump, run
 from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
-from kvbudget.simulation.results import NEVER, Result, Step
+from kvbudget.simulation.results import NEVER, Load, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
 from kvbudget.simulation.sequence import Sequence
 from kvbudget.simulation.settings import SchedulerSettings, check
@@ -67,7 +67,7 @@ def simulate(
         alike = [special.get(index, ALONE) for index in order] if special and settings.enable_prefix_caching else []
         shared = shared_by(alike)
     if shared is None or not isinstance(settings, SchedulerSettings):
-        _Engine(special, result, settings, clock, record, as_served=as_served).run()
+        Engine(special, result, settings, clock, record, as_served=as_served).run()
     elif len(order) == len(result) and order == served:
         run(result, settings, clock, record, shared, as_served=as_served)
     else:
@@ -129,7 +129,7 @@ class Users(Protocol):
         """Return what a user sends after an answer at `finished_at` seconds, None if nothing."""
 
 
-class _Engine:
+class Engine:
     """The loop around the scheduler."""
 
     def __init__(
@@ -147,22 +147,29 @@ class _Engine:
         self._record = record
         self._scheduler = scheduler_of(settings)
         self._result = result
-        self._coming = deque(self._sequences(special))
+        self._prefixes = Prefixes()
+        served = (index for index, tokens in enumerate(result.output_tokens) if tokens)
+        coming = (self._sequence(index, special.get(index, ALONE)) for index in served)
+        self._coming = deque(sorted(coming, key=lambda sequence: sequence.arrival))
         self._in_flight: deque[tuple[Scheduled, int]] = deque()
         self._now = 0  # when the steps that are scheduled end
         self._done = 0  # when the next one is scheduled: when the last one ended whose tokens are known
         self._as_served = as_served
 
-    def _sequences(self, special: dict[int, Request]) -> list[Sequence]:
-        prefixes = Prefixes()
-        columns = zip(self._result.arrival, self._result.prompt_tokens, self._result.output_tokens, strict=True)
-        found = []
-        for index, (arrival, prompt_tokens, output_tokens) in enumerate(columns):
-            if output_tokens:
-                request = special.get(index, ALONE)
-                keys = Keys(prefixes, request, index)
-                found.append(Sequence(index, arrival, prompt_tokens, output_tokens, request.priority, keys))
-        return sorted(found, key=lambda sequence: sequence.arrival)
+    def _sequence(self, index: int, request: Request) -> Sequence:
+        result = self._result
+        return Sequence(
+            index,
+            result.arrival[index],
+            result.prompt_tokens[index],
+            result.output_tokens[index],
+            request.priority,
+            Keys(self._prefixes, request, index),
+        )
+
+    def add(self, request: Request) -> None:
+        """Let a request come that was just added to the result; it arrives no earlier than those before."""
+        self._coming.append(self._sequence(len(self._result) - 1, request))
 
     def _more(self) -> bool:
         """Return whether requests are still to come."""
@@ -170,15 +177,22 @@ class _Engine:
 
     def run(self) -> None:
         """Fill in the result, until all requests have ended."""
+        self.advance(FOREVER)
+
+    def advance(self, horizon: int) -> Load:
+        """Go on, up to the first step that would begin at `horizon` or later, and return how busy the engine is."""
         scheduler, coming, in_flight = self._scheduler, self._coming, self._in_flight
-        while self._more() or scheduler.has_work or in_flight:
+        while self._now < horizon and (self._more() or scheduler.has_work or in_flight):
             if coming and not scheduler.has_work and not in_flight:
                 self._now = self._done = max(self._now, self._clock.wake(coming[0].arrival))
+                if self._now >= horizon:
+                    break
             seen = self._done if self._as_served else self._now
             while coming and coming[0].arrival <= seen:
                 scheduler.add(coming.popleft())
             self._iterate()
         self._result.ends = self._now
+        return Load(len(scheduler.running), len(scheduler.waiting) + len(coming), scheduler.used_blocks)
 
     def _iterate(self) -> None:
         scheduler, in_flight, result = self._scheduler, self._in_flight, self._result
@@ -251,7 +265,7 @@ class _Engine:
             )
 
 
-class _UsersEngine(_Engine):
+class _UsersEngine(Engine):
     """The same loop, in which answers bring new requests."""
 
     def __init__(
@@ -264,7 +278,6 @@ class _UsersEngine(_Engine):
     ) -> None:
         super().__init__({}, result, settings, clock, record, as_served=False)
         self._loop = loop
-        self._prefixes = Prefixes()
         self._user_of: list[int] = []
         self._firsts = enumerate(loop.first())
         self._next_first: tuple[int, Request] | None = None
@@ -303,16 +316,7 @@ class _UsersEngine(_Engine):
             coming = self._loop.next(user, result.arrival[index] / SECOND)
         else:
             return
-        keys = Keys(self._prefixes, request, index)
-        sequence = Sequence(
-            index,
-            result.arrival[index],
-            result.prompt_tokens[index],
-            result.output_tokens[index],
-            request.priority,
-            keys,
-        )
-        insort(self._coming, sequence, key=_arrival)
+        insort(self._coming, self._sequence(index, request), key=_arrival)
 
 
 def _arrival(sequence: Sequence) -> int:

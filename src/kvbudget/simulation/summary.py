@@ -4,6 +4,8 @@ Shares of time are exact: every step counts as long as it lasts, an idle engine 
 each of a few hundred equal stretches of time.
 """
 
+# ruff: noqa: SLF001 - a recorder adds up others of its kind
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -104,22 +106,51 @@ class Recorder:
 
     def _draw(self, begins: int, ends: int, now: Stretch) -> None:
         while begins >= 2 * STRETCHES * self._stretch or ends > 2 * STRETCHES * self._stretch:
-            pairs = zip(self._curve[::2], [*self._curve[1::2], EMPTY], strict=False)
-            self._curve = [_joined(first, second) for first, second in pairs]
-            self._stretch *= 2
+            self._halve()
         first, last = begins // self._stretch, max(begins, ends - 1) // self._stretch
         self._curve += [EMPTY] * (last + 1 - len(self._curve))
         self._curve[first] = _joined(self._curve[first], now)
         for at in range(first + 1, last + 1):
             self._curve[at] = _joined(self._curve[at], now._replace(preempted=0))
 
+    def _halve(self) -> None:
+        pairs = zip(self._curve[::2], [*self._curve[1::2], EMPTY], strict=False)
+        self._curve = [_joined(first, second) for first, second in pairs]
+        self._stretch *= 2
+
     def finish(self, ends: int) -> Occupancy:
         """Return what was added up, when the last step ended."""
+        return self.finish_with((), ends)
+
+    def finish_with(self, others: Iterable[Recorder], ends: int) -> Occupancy:
+        """Return what was added up here and by the recorders of other engines, when the last step of any ended.
+
+        Values are those of one engine, each engine's time counting as much; curves have the most of any engine.
+        """
         self._idle(ends)
+        for other in others:
+            other._idle(ends)
+            for mine, counts in (
+                (self._running, other._running),
+                (self._waiting, other._waiting),
+                (self._used, other._used),
+                (self._gaps, other._gaps),
+            ):
+                for value, weight in counts.items():
+                    mine[value] = mine.get(value, 0) + weight
+            self._overlay(other)
         curves = Curves(self._stretch / SECOND, tuple(self._curve))
         return Occupancy(
             spread(self._running), spread(self._waiting), spread(self._used), spread(self._gaps, SECOND), curves
         )
+
+    def _overlay(self, other: Recorder) -> None:
+        while self._stretch != other._stretch:
+            (self if self._stretch < other._stretch else other)._halve()
+        longest = max(len(self._curve), len(other._curve))
+        for recorder in (self, other):
+            recorder._curve += [EMPTY] * (longest - len(recorder._curve))
+        self._curve = list(map(_joined, self._curve, other._curve))
 
 
 class Occupancy(NamedTuple):
