@@ -162,7 +162,10 @@ def simulate(
         given["policy"] = given.pop("scheduling_policy")
     fleet = asked_fleet(d, replicas, routing, target_ttft)
     if fleet.several and (workload.closed or policy != VLLM.policy or steps is not None):
-        raise InputError("--steps, --users and --policy are of one engine; leave them out, or --replicas and --data-parallel-size.")
+        raise InputError(
+            "--steps, --users, --turns and --policy are of one engine; leave them out, or --replicas and "
+            "--data-parallel-size."
+        )
     answer = _answer(
         b, workload, timing, pool._replace(**given), fleet, steps, knee, policy=policy, max_tokens=max_tokens or 0
     )

@@ -1,8 +1,10 @@
 """SGLang's scheduler: prompts first, room kept for a share of what will be generated, retraction where that was wrong.
 
-Read in the source of SGLang 0.5.23 and not run against it: managers/scheduler.py (get_next_batch_to_run,
-update_running_batch), managers/schedule_policy.py (PrefillAdder), managers/schedule_batch.py (retract_decode),
-mem_cache/prefill_budget.py, scheduler_components/new_token_ratio_tracker.py.
+Read in the source of SGLang 0.5.23: managers/scheduler.py (get_next_batch_to_run, update_running_batch), managers/
+schedule_policy.py (PrefillAdder), managers/schedule_batch.py (retract_decode), mem_cache/prefill_budget.py,
+scheduler_components/new_token_ratio_tracker.py. Which prompts are taken and how much of each, the order of retraction,
+the ratio and the radix cache are those of the engine's own classes (bench/sglang_policy.py); the loop around them and
+a whole server were not run.
 Modelled: first come first served, one chunked prompt at a time, no mixed batches, the radix cache with eviction of
 the least recently used leaves, retraction by length, retracted requests at the end of the queue.
 Not modelled: the overlapped loop (a request gives its memory back a step later there), other orders of the queue,
