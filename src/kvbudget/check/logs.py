@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kvbudget.check import logs_llamacpp, logs_sglang, logs_vllm
 from kvbudget.check.lines import Line, cut, stripped
 from kvbudget.check.observation import LOADING, PHASES, SERVING, Figure, Load, Observation, Place, Refusal, Said
-from kvbudget.check.rows import COUNT, GIB_UNITS, Row
+from kvbudget.check.rows import COUNT, GIB_UNITS, SAME_SETTING, Row
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class Reader:
         """Return what was seen of each engine, in the order in which they appeared."""
         notes = []
         if self._left_out:
-            notes.append(f"{self._left_out:,} known lines of containers beyond the first {MAX_INSTANCES} were left out.")
+            notes.append(
+                f"{self._left_out:,} known lines of containers beyond the first {MAX_INSTANCES} were left out."
+            )
         found = [engine.observation(self._lines, notes) for engine in self._seen.values()]
         return tuple(found) or (Observation(engine="", lines=self._lines),)
 
@@ -158,15 +160,20 @@ class _Engine:
         for group, text in groups.items():
             if group in row.figures:
                 term, unit = row.figures[group]
-                self._figure(term, unit, text, place if not row.per_device else place._replace(process=groups["device"]))
+                self._figure(
+                    term, unit, text, place if not row.per_device else place._replace(process=groups["device"])
+                )
             elif group == "version":
                 self.version = Said(text, place)
             elif group == "model":
                 self.model = Said(text.strip("'\""), place)
         if row.settings:
-            flags = {name: Said(value, place) for name, value in row.settings(match["settings"]).items()}
+            flags = {
+                SAME_SETTING.get(name, name): Said(value, place)
+                for name, value in row.settings(match["settings"]).items()
+            }
             (self.flags if row.typed else self.resolved).update(flags)
-            named = flags.get("model") or flags.get("model_path") or flags.get("model_tag")
+            named = flags.get("model")
             if named and named.value and (self.model is None or row.typed):
                 self.model = Said(str(named.value), place)
         if row.preempts:
@@ -299,4 +306,3 @@ def _number(text: str) -> tuple[float | None, float]:
         return None, 0.0
     decimals = len(plain.partition(".")[2])
     return number, 0.5 * 10.0 ** -max(2, decimals)
-

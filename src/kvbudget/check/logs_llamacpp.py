@@ -79,7 +79,11 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("general.name", r"general\.name\s+(?:str\s+)?= (?P<model>[^\r\n]{1,200})"),
     Row("server is listening", r"server is listening on", phase=SERVING),
-    Row("n_parallel", r"(?P<settings>n_parallel = [0-9]{1,6})", settings=lambda text: from_call(text.replace(" = ", "="))),
+    Row(
+        "n_parallel",
+        r"(?P<settings>n_parallel = [0-9]{1,6})",
+        settings=lambda text: from_call(text.replace(" = ", "=")),
+    ),
     Row(
         "failed to find free space in the KV cache",
         r"failed to find free space in the KV cache",

@@ -10,7 +10,13 @@ ENGINE = "sglang"
 _GB = r"-?[0-9.]{1,18}"
 
 ROWS: tuple[Row, ...] = (
-    Row("server_args=ServerArgs(", r"server_args=ServerArgs\((?P<settings>.*)", settings=from_call, typed=True, starts="server"),
+    Row(
+        "server_args=ServerArgs(",
+        r"server_args=ServerArgs\((?P<settings>.*)",
+        settings=from_call,
+        typed=True,
+        starts="server",
+    ),
     Row(
         "Load weight begin",
         rf"Load weight begin\. avail mem=(?P<free>{_GB}) GB",
@@ -64,7 +70,11 @@ ROWS: tuple[Row, ...] = (
         r"(?:KV cache pool is full|Decode out of memory happened).*?#retracted_reqs: (?P<preemptions>[0-9]{1,12})",
         preempts=True,
     ),
-    Row("increase --mem-fraction-static", r"Not enough memory\. Please try to increase --mem-fraction-static", refusal="no_cache_memory"),
+    Row(
+        "increase --mem-fraction-static",
+        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        refusal="no_cache_memory",
+    ),
     Row(
         "mem_fraction_static=",
         r"(?P<settings>mem_fraction_static=[0-9.]{1,10})",

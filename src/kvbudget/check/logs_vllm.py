@@ -89,7 +89,9 @@ ROWS: tuple[Row, ...] = (
         rf"(?:total consumed \(from mem_get_info\): (?P<consumed>{_GIB})\s?GiB; )?weights memory: (?P<weights>{_GIB})\s?GiB",
         _gib(activations="activations", non_torch="non_torch", consumed="consumed", weights="weights"),
     ),
-    Row("Available KV cache memory", _PATTERNS["available_kv"], _gib(pool="available_kv_cache_memory"), phase=CAPTURING),
+    Row(
+        "Available KV cache memory", _PATTERNS["available_kv"], _gib(pool="available_kv_cache_memory"), phase=CAPTURING
+    ),
     Row(
         "Free memory on device",
         rf"Free memory on device \((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup\. Desired GPU memory utilization "

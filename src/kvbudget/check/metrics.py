@@ -21,6 +21,9 @@ MAX_PAGE = 16 << 20
 MAX_LINE = 1 << 14
 MAX_BAD_LINES = 1000
 
+NEARLY_ALL = 0.9
+"""The share of requests in one bucket from which the mean stands for them."""
+
 _PREFIXES = ("vllm:", "sglang:", "llamacpp:")
 _SUFFIXES = ("_bucket", "_sum", "_count")
 
@@ -54,13 +57,18 @@ class Lengths(NamedTuple):
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return a quantile, interpolated inside its bucket; above the last bound it is that bound."""
+        """Return a quantile, interpolated inside its bucket; above the last bound it is that bound.
+
+        Where one bucket holds nearly all requests, the mean says more than a point inside it.
+        """
         wanted = share * self.count
         at = bisect_left(self.below, wanted)
         if not self.edges or at >= len(self.edges):
             return self.edges[-1] if self.edges else self.mean
         low, start = (self.edges[at - 1], self.below[at - 1]) if at else (0.0, 0.0)
         inside = self.below[at] - start
+        if inside >= NEARLY_ALL * self.count and low <= self.mean <= self.edges[at]:
+            return self.mean
         return low + (self.edges[at] - low) * ((wanted - start) / inside if inside > 0 else 1.0)
 
     def bucket(self, share: float) -> tuple[float, float]:

@@ -54,14 +54,33 @@ class Row(NamedTuple):
     per_device: bool = False
 
 
+SAME_SETTING: Mapping[str, str] = MappingProxyType(
+    {
+        "max_seq_len": "max_model_len",
+        "model_path": "model",
+        "model_tag": "model",
+        "tp_size": "tensor_parallel_size",
+        "pp_size": "pipeline_parallel_size",
+        "dp_size": "data_parallel_size",
+        "context_length": "max_model_len",
+        "max_running_requests": "max_num_seqs",
+        "chunked_prefill_size": "max_num_batched_tokens",
+    }
+)
+"""What other lines and engines call a setting, and its name here."""
+
 MAX_SETTINGS = 400
 """Settings that are taken from one line; vLLM's longest has some 250."""
 
 _MAX_LITERAL = 1 << 14
 _MAX_VALUE = 2000
 
-_DICT_ITEM = re.compile(r"'(\w{1,80})': ('(?:[^'\\]|\\.){0,2000}'|\"(?:[^\"\\]|\\.){0,2000}\"|[\w.+-]{1,100}|\[[^\[\]]{0,500}\])")
-_CALL_ITEM = re.compile(r"(\w{1,80})=('(?:[^'\\]|\\.){0,2000}'|\"(?:[^\"\\]|\\.){0,2000}\"|[\w.+-]{1,100}|\[[^\[\]]{0,500}\])")
+_DICT_ITEM = re.compile(
+    r"'(\w{1,80})': ('(?:[^'\\]|\\.){0,2000}'|\"(?:[^\"\\]|\\.){0,2000}\"|[\w.+-]{1,100}|\[[^\[\]]{0,500}\])"
+)
+_CALL_ITEM = re.compile(
+    r"(\w{1,80})=('(?:[^'\\]|\\.){0,2000}'|\"(?:[^\"\\]|\\.){0,2000}\"|[\w.+-]{1,100}|\[[^\[\]]{0,500}\])"
+)
 
 
 def from_dict(text: str) -> dict[str, Any]:

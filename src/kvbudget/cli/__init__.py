@@ -20,6 +20,7 @@ VERBS = {
     "fit": ("kvbudget.cli.fit:fit", "The budget of one deployment: verdict, lines, concurrency."),
     "explain": ("kvbudget.cli.explain:explain", "Where a number comes from, factor by factor."),
     "simulate": ("kvbudget.cli.simulate:simulate", "A deployment under a workload: queue, KV use, preemptions."),
+    "check": ("kvbudget.cli.check:check_verb", "A running engine, its log and metrics, against its plan."),
     "table": ("kvbudget.cli.table:table", "A grid of contexts, batches, KV types, layouts and GPUs."),
     "kv": ("kvbudget.cli_textbook:kv", "The textbook formula from bare numbers."),
     "lab": ("kvbudget.cli_textbook:lab", "Write the worked exercise into a folder."),

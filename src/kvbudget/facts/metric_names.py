@@ -35,7 +35,12 @@ PREFIX_QUERIES, PREFIX_HITS, CONFIG, KV_TOKENS = "prefix_queries", "prefix_hits"
 PROMPT_TOKENS, OUTPUT_TOKENS = "prompt_tokens", "output_tokens"
 
 METRIC_NAMES: tuple[Names, ...] = (
-    Names(KV_USAGE, "vllm", ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"), "the first since 0.9.2; the second until 0.11, both between"),
+    Names(
+        KV_USAGE,
+        "vllm",
+        ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        "the first since 0.9.2; the second until 0.11, both between",
+    ),
     Names(RUNNING, "vllm", ("vllm:num_requests_running",), "all"),
     Names(WAITING, "vllm", ("vllm:num_requests_waiting",), "all"),
     Names(PREEMPTIONS, "vllm", ("vllm:num_preemptions_total",), "all; the per-request histogram since 0.30"),
@@ -44,8 +49,18 @@ METRIC_NAMES: tuple[Names, ...] = (
     Names(FINISHED, "vllm", ("vllm:request_success_total",), "all"),
     Names(PROMPT_TOKENS, "vllm", ("vllm:prompt_tokens_total",), "all"),
     Names(OUTPUT_TOKENS, "vllm", ("vllm:generation_tokens_total",), "all"),
-    Names(PREFIX_QUERIES, "vllm", ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"), "the first since 0.9.2; the second until 0.11"),
-    Names(PREFIX_HITS, "vllm", ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"), "the first since 0.9.2; the second until 0.11"),
+    Names(
+        PREFIX_QUERIES,
+        "vllm",
+        ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+        "the first since 0.9.2; the second until 0.11",
+    ),
+    Names(
+        PREFIX_HITS,
+        "vllm",
+        ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+        "the first since 0.9.2; the second until 0.11",
+    ),
     Names(CONFIG, "vllm", ("vllm:cache_config_info",), "all; the size in tokens and the concurrency since 0.24"),
     Names(KV_USAGE, "sglang", ("sglang:token_usage",), "0.5"),
     Names(RUNNING, "sglang", ("sglang:num_running_reqs",), "0.5"),
