@@ -3,6 +3,8 @@
 The formats are those of the released wheels; each version's row says when a line took its form.
 """
 
+# ruff: noqa: E501 - a printed line stays whole
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -87,11 +89,15 @@ def _v0_profile(version: Version, f: Mapping[str, Any]) -> list[str]:
     if {"weights", "activations", "non_torch", "available", "total", "fraction"} <= set(f) and version >= (0, 6, 4):
         lines += [
             "Memory profiling takes 1.50 seconds",
-            f"the current vLLM instance can use total_gpu_memory ({f['total']:.2f}GiB) x gpu_memory_utilization "
-            f"({f['fraction']:.2f}) = {f['total'] * f['fraction']:.2f}GiB",
-            f"model weights take {f['weights']:.2f}GiB; non_torch_memory takes {f['non_torch']:.2f}GiB; PyTorch activation "
-            f"peak memory takes {f['activations']:.2f}GiB; the rest of the memory reserved for KV Cache is "
-            f"{f['available']:.2f}GiB.",
+            (
+                f"the current vLLM instance can use total_gpu_memory ({f['total']:.2f}GiB) x gpu_memory_utilization "
+                f"({f['fraction']:.2f}) = {f['total'] * f['fraction']:.2f}GiB"
+            ),
+            (
+                f"model weights take {f['weights']:.2f}GiB; non_torch_memory takes {f['non_torch']:.2f}GiB; PyTorch activation "
+                f"peak memory takes {f['activations']:.2f}GiB; the rest of the memory reserved for KV Cache is "
+                f"{f['available']:.2f}GiB."
+            ),
         ]
     device = "cuda" if version >= (0, 7, 3) else "GPU"
     if "blocks" in f:

@@ -389,7 +389,7 @@ def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple
 def _corrected(fixed: Fixed, d: Deployment) -> Fixed:
     """Return a rank's parts with the corrections that were measured for such a deployment."""
     here = key_of(d)
-    changes = {}
+    changes: dict[str, Any] = {}
     for correction in d.measured:
         part = getattr(fixed, correction.part)
         if correction.key == here and part.best > 0:

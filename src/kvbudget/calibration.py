@@ -134,10 +134,9 @@ def _parts(entry: object) -> dict[str, list[dict[str, Any]]]:
 def _is_good(row: Any) -> bool:  # noqa: ANN401 - anything that JSON holds
     if not isinstance(row, dict):
         return False
-    values = row.get("measured_bytes"), row.get("estimated_bytes")
-    if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+    measured, estimated = row.get("measured_bytes"), row.get("estimated_bytes")
+    if type(measured) is not int or type(estimated) is not int:  # a boolean is an int by inheritance
         return False
-    measured, estimated = values
     return 0 < estimated < 1 << 50 and 0 <= measured <= ODD * estimated
 
 

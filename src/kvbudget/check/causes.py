@@ -17,7 +17,7 @@ from kvbudget.facts import vllm as facts
 from kvbudget.units import GIB, gib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kvbudget.check.metrics import Metrics
     from kvbudget.check.observation import Observation, Refusal
@@ -112,8 +112,8 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
     if metrics is None and seen.preemptions is None and usage.count and usage.largest >= FULL:
         yield Finding(
             "full",
-            f"The cache was up to {usage.largest:.0f} % full and up to {seen.load.waiting.largest:,.0f} requests waited: "
-            "running ones were probably preempted, which this log does not say.",
+            f"The cache was up to {usage.largest:.0f} % full and up to {seen.load.waiting.largest:,.0f} requests "
+            "waited: running ones were probably preempted, which this log does not say.",
             "Look at vllm:num_preemptions_total: --metrics URL.",
             drift=False,
         )
@@ -181,8 +181,8 @@ def _prefix_cache(seen: Observation, metrics: Metrics | None) -> Iterator[Findin
     if hits is not None and hits >= HIGH_HITS and 0 < largest < LOW_USE:
         yield Finding(
             "prefix_cache",
-            f"{hits:.0%} of the prompts' tokens come from the prefix cache, whose blocks count as free: the cache holds "
-            f"more than the {largest:.0f} % that are shown.",
+            f"{hits:.0%} of the prompts' tokens come from the prefix cache, whose blocks count as free: the cache "
+            f"holds more than the {largest:.0f} % that are shown.",
             "Do not make it smaller on account of the low figure.",
             drift=False,
         )
@@ -194,7 +194,7 @@ def _prefix_cache(seen: Observation, metrics: Metrics | None) -> Iterator[Findin
 def _refused(refusal: Refusal, seen: Observation) -> Finding:
     """Return what an error about memory means, with the direction to turn the flag."""
     words, change = _meaning(refusal, seen)
-    often = f" ({refusal.count:,} times)" if refusal.count > 1 else ""
+    often = f" ({refusal.times:,} times)" if refusal.times > 1 else ""
     over = seen.phase == SERVING and refusal.phase != SERVING
     if over:
         words += " A later start got past it."
@@ -221,12 +221,12 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
     if refusal.name == "start_free":
         held = f.get("total", 0) - f.get("free", 0)
         least = int(100 * f["free"] / f["total"]) / 100 if f.get("total") else 0
-        return (
+        words = (
             f"{UTILIZATION} {f.get('fraction', 0):g} asks for {gib(int(f.get('budget', 0)))} GiB and "
             f"{gib(int(f.get('free', 0)))} of {gib(int(f.get('total', 0)))} are free: another process holds "
-            f"{gib(int(held))}.",
-            f"End the other process, or lower {UTILIZATION} to {least:g} or less.",
+            f"{gib(int(held))}."
         )
+        return words, f"End the other process, or lower {UTILIZATION} to {least:g} or less."
     if refusal.name == "cache_too_small":
         return _too_small(f, seen)
     if refusal.name == "cache_too_small_v0":
@@ -243,7 +243,7 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
         )
     if refusal.name == "memory_changed":
         return (
-            "the card's free memory grew during the profile run, so another process gave some back in the middle of it.",
+            "the card's free memory grew during the profile run: another process gave some back in the middle of it.",
             "Start it again when nothing else starts or stops on the card.",
         )
     return _out_of_memory(refusal)
@@ -258,11 +258,11 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     shorter = f"lower --max-model-len to {fits:.0f}" if fits else "lower --max-model-len"
     blocks = seen.setting("num_gpu_blocks_override")
     if blocks is not None and blocks.value:
+        name = flag("num_gpu_blocks_override")
+        enough = f" to {ceil(blocks.value * length / fits)} or more" if fits and isinstance(blocks.value, int) else ""
         return (
-            f"{words}: {flag('num_gpu_blocks_override')} {blocks.value} fixes the pool, so that no fraction helps.",
-            f"Leave {flag('num_gpu_blocks_override')} out or raise it"
-            f"{f' to {ceil(blocks.value * length / fits)} or more' if fits and isinstance(blocks.value, int) else ''}, or "
-            f"{shorter}.",
+            f"{words}: {name} {blocks.value} fixes the pool, so that no fraction helps.",
+            f"Leave {name} out or raise it{enough}, or {shorter}.",
         )
     total = seen.smallest("total")
     raised = ""
@@ -270,11 +270,11 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     if total is not None and fraction is not None and total.value > 0 and needed > available:
         wanted = ceil(100 * (fraction.value + (needed - available) / total.value)) / 100
         raised = f" to {wanted:g} or more" if wanted <= 0.98 else ""  # noqa: PLR2004 - the context needs the rest
-    return (
-        f"{words}, short by {gib(int(needed - available))}.",
-        f"Raise {UTILIZATION}{raised} (an allocation that fails while serving would ask for the opposite), {shorter}, use "
-        "--kv-cache-dtype fp8 or more GPUs.",
+    change = (
+        f"Raise {UTILIZATION}{raised} (an allocation that fails while serving would ask for the opposite), {shorter}, "
+        "use --kv-cache-dtype fp8 or more GPUs."
     )
+    return f"{words}, short by {gib(int(needed - available))}.", change
 
 
 def _out_of_memory(refusal: Refusal) -> tuple[str, str]:
@@ -385,65 +385,67 @@ def _smallest_rank(seen: Observation) -> Iterator[Finding]:
         "smallest_rank",
         f"{low.place.process or 'One rank'} has {gib(int(low.value))} GiB for the cache and "
         f"{high.place.process or 'another'} {gib(int(high.value))}: the smallest decides for all.",
-        "Pipeline stages differ by their layers (VLLM_PP_LAYER_PARTITION moves them); equal ranks differ by what else is "
-        "on their card.",
+        "Pipeline stages differ by their layers (VLLM_PP_LAYER_PARTITION moves them); equal ranks differ by what else "
+        "is on their card.",
         drift=False,
         place=str(low.place),
     )
 
 
 def _terms(plan: Plan | None, rows: Sequence[Row], differing: Sequence[Difference]) -> Iterator[Finding]:
-    """Name terms outside their interval that no choice explains."""
+    """Name terms outside their interval."""
     if plan is None:
         return
-    by_name = {row.name: row for row in rows if row.ok is False and row.plan and row.actual is not None}
     explained = {item.name for item in differing}
-    for name, row in by_name.items():
-        more = (row.actual or 0) > (row.plan or 0)
-        figures = f"{gib(int(row.actual or 0))} GiB, {gib(int(row.low or 0))}–{gib(int(row.high or 0))} planned"
-        if name == "GPU memory":
-            yield Finding(
-                "card",
-                f"The card is another one: {figures}.",
-                "Plan again with its --gpu or --gpu-memory.",
-                True,
-                row.place,
-            )
-        elif name == "weights":
-            ratio = (row.actual or 0) / (row.plan or 1)
-            other = ratio > DOUBLE or ratio < 1 / DOUBLE
-            words = "another precision or layout is loaded" if other else "another checkpoint or another kernel's copy"
-            yield Finding(
-                "weights",
-                f"Weights: {figures}: {words}.",
-                "Compare --dtype, --quantization, -tp and the model's revision with the plan's.",
-                True,
-                row.place,
-            )
-        elif name == "CUDA graphs":
-            yield Finding(
-                "graphs",
-                f"CUDA graphs: {figures}.",
-                f"{'Lower' if more else 'Raise'} {UTILIZATION} by {abs((row.actual or 0) - (row.plan or 0)) / GIB:.1f} GiB's "
-                "worth where memory runs short, or capture fewer sizes (--max-num-seqs).",
-                True,
-                row.place,
-            )
-        elif name == "activations, peak":
-            known = explained & {"max_num_batched_tokens", "max_num_seqs"}
-            why = "the batch limits differ" if known else "the profile run was another than estimated"
-            yield Finding(
-                "activations",
-                f"Peak activations: {figures}: {why}.",
-                "--max-num-batched-tokens and --limit-mm-per-prompt move it; --learn remembers what was seen here.",
-                True,
-                row.place,
-            )
-        elif name == "non-torch":
-            yield Finding(
-                "non_torch",
-                f"Memory outside torch: {figures}: communication buffers, or another process that grew meanwhile.",
-                "See who is on the card with nvidia-smi; --learn remembers what was seen here.",
-                True,
-                row.place,
-            )
+    for row in rows:
+        meaning = _TERMS.get(row.name)
+        if meaning is None or row.ok is not False or not row.plan or row.actual is None:
+            continue
+        figures = f"{gib(int(row.actual))} GiB, {gib(int(row.low or 0))}–{gib(int(row.high or 0))} planned"
+        why, change = meaning(row.actual - row.plan, row.actual / row.plan, explained)
+        name = row.name.partition(",")[0].replace(" ", "_").replace("-", "_").lower()
+        yield Finding(name, f"{row.name.partition(',')[0]}: {figures}: {why}.", change, drift=True, place=row.place)
+
+
+def _card(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001 - one signature
+    return "the card is another one", "Plan again with its --gpu or --gpu-memory."
+
+
+def _weights(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
+    other = ratio > DOUBLE or ratio < 1 / DOUBLE
+    words = "another precision or layout is loaded" if other else "another checkpoint, or another kernel's copy"
+    return words, "Compare --dtype, --quantization, -tp and the model's revision with the plan's."
+
+
+def _graphs(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
+    if more > 0:
+        return (
+            "more of them were captured, or larger ones",
+            f"Lower {UTILIZATION} where memory runs short while serving, or capture fewer sizes (--max-num-seqs).",
+        )
+    return "fewer of them were captured", f"{UTILIZATION} may be raised by as much."
+
+
+def _activations(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
+    known = explained & {"max_num_batched_tokens", "max_num_seqs"}
+    return (
+        "the batch limits differ" if known else "the profile run is another than estimated",
+        "--max-num-batched-tokens and --limit-mm-per-prompt move it; --learn remembers what was seen here.",
+    )
+
+
+def _non_torch(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
+    return (
+        "communication buffers, or another process that grew meanwhile" if more > 0 else "fewer buffers than estimated",
+        "See who is on the card with nvidia-smi; --learn remembers what was seen here.",
+    )
+
+
+_TERMS: Mapping[str, Callable[[float, float, set[str]], tuple[str, str]]] = {
+    "GPU memory": _card,
+    "weights": _weights,
+    "CUDA graphs": _graphs,
+    "activations, peak": _activations,
+    "non-torch": _non_torch,
+}
+"""What a term outside its interval means: (bytes more than planned, actual over planned, choices that differ)."""

@@ -150,34 +150,37 @@ class _Engine:
             self.times = [self.times[0] or line.time, line.time]
         if row.starts:
             self._start(row.starts, line.process)
-        if row.phase and (PHASES.index(row.phase) > PHASES.index(self.phase)):
+        if row.phase and PHASES.index(row.phase) > PHASES.index(self.phase):
             self.phase = row.phase
         groups = {name: text for name, text in match.groupdict().items() if text is not None}
         if row.refusal:
             self._refuse(row, groups, match, line, place)
         if row.stats:
             self._count(groups)
-        for group, text in groups.items():
-            if group in row.figures:
-                term, unit = row.figures[group]
-                self._figure(
-                    term, unit, text, place if not row.per_device else place._replace(process=groups["device"])
-                )
-            elif group == "version":
-                self.version = Said(text, place)
-            elif group == "model":
-                self.model = Said(text.strip("'\""), place)
-        if row.settings:
-            flags = {
-                SAME_SETTING.get(name, name): Said(value, place)
-                for name, value in row.settings(match["settings"]).items()
-            }
-            (self.flags if row.typed else self.resolved).update(flags)
-            named = flags.get("model")
-            if named and named.value and (self.model is None or row.typed):
-                self.model = Said(str(named.value), place)
         if row.preempts:
             self._preempt(row, groups, place)
+        if row.settings:
+            self._set(row, row.settings(groups["settings"]), place)
+        self._figures(row, groups, place)
+
+    def _figures(self, row: Row, groups: Mapping[str, str], place: Place) -> None:
+        """Take in what a line's groups say by themselves."""
+        if "version" in groups:
+            self.version = Said(groups["version"], place)
+        if "model" in groups:
+            self.model = Said(groups["model"].strip("'\""), place)
+        printer = place._replace(process=groups["device"]) if row.per_device else place
+        for group, (term, unit) in row.figures.items():
+            if group in groups:
+                self._figure(term, unit, groups[group], printer)
+
+    def _set(self, row: Row, settings: Mapping[str, object], place: Place) -> None:
+        """Take in settings under the names that they have here."""
+        said = {SAME_SETTING.get(name, name): Said(value, place) for name, value in settings.items()}
+        (self.flags if row.typed else self.resolved).update(said)
+        named = said.get("model")
+        if named is not None and named.value and (self.model is None or row.typed):
+            self.model = Said(str(named.value), place)
 
     def _start(self, what: str, process: str) -> None:
         """Begin anew if the same process has begun before: what came earlier is history.
@@ -216,7 +219,7 @@ class _Engine:
         key = (row.refusal, text)
         known = self.refusals.get(key)
         if known is not None:
-            self.refusals[key] = known._replace(count=known.count + 1)
+            self.refusals[key] = known._replace(times=known.times + 1)
             return
         if len(self.refusals) >= MAX_REFUSALS:
             self.refusals.pop(next(iter(self.refusals)))

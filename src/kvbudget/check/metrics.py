@@ -40,13 +40,13 @@ class Lengths(NamedTuple):
     """A histogram of lengths in tokens, of all engines together.
 
     Attributes:
-        count: Requests.
+        requests: How many.
         total: Tokens of all of them.
         edges: Upper bounds of the buckets, ascending, without infinity.
         below: Requests up to each bound.
     """
 
-    count: float
+    requests: float
     total: float
     edges: tuple[float, ...]
     below: tuple[float, ...]
@@ -54,26 +54,26 @@ class Lengths(NamedTuple):
     @property
     def mean(self) -> float:
         """The mean length."""
-        return self.total / self.count if self.count else 0.0
+        return self.total / self.requests if self.requests else 0.0
 
     def quantile(self, share: float) -> float:
         """Return a quantile, interpolated inside its bucket; above the last bound it is that bound.
 
         Where one bucket holds nearly all requests, the mean says more than a point inside it.
         """
-        wanted = share * self.count
+        wanted = share * self.requests
         at = bisect_left(self.below, wanted)
         if not self.edges or at >= len(self.edges):
             return self.edges[-1] if self.edges else self.mean
         low, start = (self.edges[at - 1], self.below[at - 1]) if at else (0.0, 0.0)
         inside = self.below[at] - start
-        if inside >= NEARLY_ALL * self.count and low <= self.mean <= self.edges[at]:
+        if inside >= NEARLY_ALL * self.requests and low <= self.mean <= self.edges[at]:
             return self.mean
         return low + (self.edges[at] - low) * ((wanted - start) / inside if inside > 0 else 1.0)
 
     def bucket(self, share: float) -> tuple[float, float]:
         """Return the bounds between which a quantile certainly lies."""
-        at = bisect_left(self.below, share * self.count)
+        at = bisect_left(self.below, share * self.requests)
         if at >= len(self.edges):
             return (self.edges[-1] if self.edges else 0.0), inf
         return (self.edges[at - 1] if at else 0.0), self.edges[at]
@@ -140,7 +140,7 @@ class Metrics:
         found |= {"models": list(self.models), "notes": list(self.notes), "cache_config": dict(self.cache_config)}
         for name, lengths in (("prompt_tokens", self.prompt), ("output_tokens", self.output)):
             found[name] = lengths and {
-                "count": lengths.count,
+                "requests": lengths.requests,
                 "mean": lengths.mean,
                 "p50": lengths.quantile(0.5),
                 "p95": lengths.quantile(0.95),
@@ -171,7 +171,8 @@ def read_metrics(text: str, source: str = "metrics", now: float | None = None) -
     engine = next((row.engine for row in facts.METRIC_NAMES if _found(by_name, row.names)), None)
     if engine is None:
         raise InputError(
-            f"{shown(source)} has no metric of a known engine (vllm:…, sglang:…, llamacpp:…); give an engine's /metrics."
+            f"{shown(source)} has no metric of a known engine (vllm:…, sglang:…, llamacpp:…); give an engine's own "
+            "/metrics."
         )
     started = [sample.value for sample in by_name.get(facts.STARTED, ())]
     seconds = now - min(started) if now is not None and started and now > min(started) else None
@@ -243,8 +244,8 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
     preemptions, finished = page.total(facts.PREEMPTIONS), page.total(facts.FINISHED)
     every = page.samples(facts.RUNNING) or page.samples(facts.KV_USAGE)
     models = dict.fromkeys(sample.labels.get("model_name", "") for sample in every)
-    configs = [sample.labels for sample in page.samples(facts.CONFIG)]
-    config = dict(min(configs, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={}))
+    configs: list[Mapping[str, str]] = [sample.labels for sample in page.samples(facts.CONFIG)]
+    config = {**min(configs, key=_blocks)} if configs else {}
     tokens = page.values(facts.KV_TOKENS)
     if tokens:
         config["kv_cache_size_tokens"] = f"{min(tokens):.0f}"
@@ -268,6 +269,10 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
         cache_config=config,
         notes=notes,
     )
+
+
+def _blocks(labels: Mapping[str, str]) -> float:
+    return _finite(labels.get("num_gpu_blocks", "")) or inf
 
 
 def _samples(text: str) -> tuple[list[Sample], int]:

@@ -62,7 +62,7 @@ class Refusal(NamedTuple):
         figures: The figures in it: "needed" and "available" in bytes, "fits" in tokens, and so on.
         phase: How far the engine had come.
         place: Where it stands.
-        count: How often it was printed.
+        times: How often it was printed.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Refusal(NamedTuple):
     figures: Mapping[str, float]
     phase: str
     place: Place
-    count: int = 1
+    times: int = 1
 
 
 SIGNIFICANT = 1000
@@ -229,7 +229,7 @@ class Observation:
                     "text": refusal.text,
                     "figures": dict(refusal.figures),
                     "phase": refusal.phase,
-                    "count": refusal.count,
+                    "times": refusal.times,
                     "at": str(refusal.place),
                 }
                 for refusal in self.refusals

@@ -84,8 +84,8 @@ def ask_prometheus(url: str, seconds: int, selector: str = "", now: float | None
         if running:
             return _fleet(q, engine, running)
     raise AccessError(
-        f"{shown(q.url)} has no metrics of vLLM or SGLang{f' with {q.selector}' if q.selector else ''} now; check that it "
-        "scrapes the engines."
+        f"{shown(q.url)} has no metrics of vLLM or SGLang{f' with {q.selector}' if q.selector else ''} now; check that "
+        "it scrapes the engines."
     )
 
 

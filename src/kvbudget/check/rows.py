@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +32,7 @@ class Row(NamedTuple):
         refusal: The name of the error, if it is one.
         errors: Group -> unit of an error's figures.
         starts: What begins with this line: "server" or "engine".
-        stats: A line of statistics: groups running, waiting, kv_usage (in percent) or kv_share, prompt, generation, hits.
+        stats: A line of statistics: groups running, waiting, kv_usage (percent) or kv_share, prompt, generation, hits.
         settings: Reads the group "settings" into names and values.
         typed: Those settings are what the operator typed.
         preempts: The line says that requests lost their cache; the group "preemptions" counts them, else it is one.
@@ -113,6 +114,16 @@ def _literal(text: str) -> Any:  # noqa: ANN401 - any literal
     if not text or len(text) > _MAX_LITERAL:
         return None
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
+    return {str(key): _usual(item) for key, item in value.items()} if isinstance(value, dict) else _usual(value)
+
+
+_LARGEST = 1 << 62
+
+
+def _usual(value: Any) -> Any:  # noqa: ANN401 - any literal
+    """Return a value as it is, but numbers that no flag has as text."""
+    unusual = (isinstance(value, int) and abs(value) > _LARGEST) or (isinstance(value, float) and not isfinite(value))
+    return "a number out of range" if unusual else value

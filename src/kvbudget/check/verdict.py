@@ -1,7 +1,7 @@
 """A running engine against its plan: what differs, why, and what to turn.
 
 A row compares one figure: the plan's interval, widened by nothing but what rounding in print may hide. A finding is a
-cause in a sentence with the change to make. Preemptions come first: a card looks busy while requests are computed again.
+cause in a sentence with the change to make. Preemptions come first: a card looks busy while requests are recomputed.
 """
 
 from __future__ import annotations

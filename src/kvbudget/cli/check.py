@@ -244,8 +244,8 @@ def _read_prometheus(url: str, span: str, selector: str) -> Metrics:
 
 def _show(found: Check, command: str, output: str, *, others: int) -> None:
     if output == "json":
-        document = {"kvbudget": __version__, **found.to_dict(), "replan": command or None}
-        click.echo(json.dumps(document, indent=1, default=str))
+        data = {"kvbudget": __version__, **found.to_dict(), "replan": command or None}
+        click.echo(json.dumps(data, indent=1, default=str))
         return
     if others:
         click.echo(f"kvbudget: note: the log has {others + 1} engines; this is the worst.", err=True)
