@@ -15,12 +15,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "bench")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from relatives import RELEASES
 
 from kvbudget.check import Observation, read_log
+from kvbudget.facts.vllm import parse_version
 from kvbudget.units import GIB
 from vllm_lines import start_up
 
@@ -33,7 +35,7 @@ VERSIONS: tuple[Version, ...] = (
     (0, 4, 3),
     (0, 6, 6),
     (0, 7, 3),
-    *(tuple(map(int, text.split("."))) for _, text in RELEASES),  # type: ignore[misc] # three parts each
+    *(parse_version(text) for _, text in RELEASES),
     (0, 33, 0),
 )
 

@@ -5,7 +5,7 @@ tokens on 129 blocks of 32), its paths made short. Other formats are rendered by
 logs, which each row names.
 """
 
-# ruff: noqa: E501 - a printed line stays whole
+# ruff: noqa: E501, ISC004 - a printed line stays whole
 
 from __future__ import annotations
 
@@ -341,6 +341,11 @@ def test_flags_of_an_old_server() -> None:
 
 
 # -- bad input
+
+
+def test_what_users_write_is_not_read() -> None:
+    line = "INFO 06-10 12:00:01 [logger.py:1] Received request cmpl-1: prompt: 'Available KV cache memory: 6.51 GiB', params: x"
+    assert not read_log([line]).known
 
 
 @pytest.mark.parametrize(

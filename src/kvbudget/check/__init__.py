@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvbudget.check.logs import Reader, read_log, read_logs
 from kvbudget.check.metrics import Metrics, read_metrics
 from kvbudget.check.observation import Observation
-from kvbudget.check.plan import Plan, plan_dict, plan_of, read_plan
+from kvbudget.check.plan import Plan, plan_dict, plan_from, plan_of, read_plan
 from kvbudget.check.verdict import CANNOT_TELL, DRIFT, HEALTHY, Check, check
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Reader",
     "check",
     "plan_dict",
+    "plan_from",
     "plan_of",
     "read_log",
     "read_logs",

@@ -93,12 +93,12 @@ def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]
     of = f" for {metrics.finished:,.0f} finished requests" if metrics is not None and metrics.finished else ""
     rate = metrics.preemptions_per_s if metrics is not None else None
     often = f", {rate:.2g} per s" if rate else ""
-    most = max((row.actual or 0 for row in rows if row.name == "running, max"), default=0)
+    most = max((row.actual or 0 for row in rows if row.name.startswith("running")), default=0)
     words = (
         f"{count:,.0f} preemptions{of}{often}: the cache was full, running requests lost their part of it, and it was "
         "computed again."
     )
-    change, held = _fewer_at_once(seen, metrics)
+    change, held = _fewer_at_once(seen, metrics, most)
     if held is not None:
         words += f" {held}"
         if most:
@@ -119,8 +119,14 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
         )
 
 
-def _fewer_at_once(seen: Observation, metrics: Metrics | None) -> tuple[str, str | None]:
-    """Return what to do about a cache that is full, and how many mean requests it holds."""
+def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> tuple[str, str | None]:
+    """Return what to do about a cache that is full, and how many mean requests it holds.
+
+    Args:
+        seen: The log.
+        metrics: The metrics.
+        most: How many ran at once, 0 where nobody saw it.
+    """
     more = f"or give the cache more: a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs"
     tokens = seen.smallest("kv_cache_size_tokens")
     size = tokens.value if tokens else metrics.config_number("kv_cache_size_tokens") if metrics else None
@@ -134,7 +140,9 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None) -> tuple[str, str
         f"A request of the measured means ({metrics.prompt.mean:,.0f} + {metrics.output.mean:,.0f} tokens) ends at "
         f"{mean:,.0f}; the cache of {size:,.0f} holds {whole:,} of them whole."
     )
-    return f"--max-num-seqs {max(1, whole)} ends them, at the price of a longer queue; {more}.", held
+    if most and whole >= most:
+        return f"Longer requests than the mean filled it: let fewer run at once (a lower --max-num-seqs), {more}.", held
+    return f"--max-num-seqs {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
 
 
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -159,7 +167,7 @@ def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
                 drift=True,
                 place=row.place,
             )
-        elif plan is not None and row.name in ("KV used, p95", "waiting, max"):
+        elif plan is not None and row.name in ("KV used, p95", "waiting, max", "waiting, now"):
             what = "The cache is fuller" if row.name.startswith("KV") else "More requests wait"
             yield Finding(
                 "pressure",
@@ -303,7 +311,8 @@ def _out_of_memory(refusal: Refusal) -> tuple[str, str]:
 def _settings(plan: Plan | None, differing: Sequence[Difference]) -> Iterator[Finding]:
     for item in differing:
         if item.name == "engine_version":
-            yield Finding("version", _version_words(item), _again(plan, item), drift=True, place=item.place)
+            words, changed = _version_words(item)
+            yield Finding("version", words, _again(plan, item), drift=changed, place=item.place)
             continue
         name = flag(item.name)
         if item.missing:
@@ -322,13 +331,13 @@ def _settings(plan: Plan | None, differing: Sequence[Difference]) -> Iterator[Fi
         )
 
 
-def _version_words(item: Difference) -> str:
-    """Return what changed between the plan's version and the server's."""
+def _version_words(item: Difference) -> tuple[str, bool]:
+    """Return what changed between the plan's version and the server's, and whether anything did."""
     words = f"The plan is for vLLM {item.plan}, the server runs {item.actual}"
     try:
         old, new = (facts.rules(facts.parse_version(str(text))) for text in (item.plan, item.actual))
     except InputError:
-        return f"{words}."
+        return f"{words}.", True
     changed = []
     if old.graphs_in_budget != new.graphs_in_budget:
         inside = "counts" if new.graphs_in_budget else "does not count"
@@ -341,7 +350,9 @@ def _version_words(item: Difference) -> str:
         changed.append("it schedules a step ahead" if new.async_scheduling else "it does not schedule ahead")
     if old.batch_defaults != new.batch_defaults:
         changed.append("its batch limits are others on large cards")
-    return f"{words}: {'; '.join(changed)}." if changed else f"{words}; the memory rules are the same."
+    if not changed:
+        return f"{words}; the rules that are known to move memory are the same.", False
+    return f"{words}: {'; '.join(changed)}.", True
 
 
 def _again(plan: Plan | None, item: Difference) -> str:

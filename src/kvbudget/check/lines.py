@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
-MAX_LINE = 1 << 16
+MAX_LINE = 1 << 15
 """Characters of a line that are read; engines' longest known line, the configuration, has some 8,000."""
 
 _CHUNK = 1 << 16

@@ -31,6 +31,9 @@ MAX_PROCESSES = 4096
 MAX_REFUSALS = 16
 MAX_NOTES = 16
 
+USERS_WORDS = ("Received request ", "Received: request")
+"""Lines with what users have written, which may look like anything (vllm/entrypoints/logger.py)."""
+
 BATCH = 256
 """Lines that are asked together whether one of them may be known."""
 
@@ -95,7 +98,7 @@ class Reader:
     def _take(self, item: _Compiled, raw: str, place: Place) -> None:
         """Take in a line that may be meant by a row."""
         name, row, pattern = item
-        if pattern.search(raw) is None:
+        if any(mark in raw for mark in USERS_WORDS) or pattern.search(raw) is None:
             return
         line = stripped(raw)
         match = pattern.search(line.text)

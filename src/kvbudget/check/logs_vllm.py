@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "Memory profiling results: ",
         rf"total_gpu_memory=(?P<total>{_GIB})\s?GiB initial_memory_usage=(?P<initial>{_GIB})\s?GiB "
-        rf"peak_torch_memory=(?P<peak>{_GIB})\s?GiB.*?non_torch_memory=(?P<non_torch>{_GIB})\s?GiB "
+        rf"peak_torch_memory=(?P<peak>{_GIB})\s?GiB.{{0,400}}?non_torch_memory=(?P<non_torch>{_GIB})\s?GiB "
         rf"kv_cache_size=(?P<kv>{_GIB})\s?GiB gpu_memory_utilization=(?P<fraction>{_NUMBER})",
         _gib(total="total", peak="torch_peak", non_torch="non_torch", kv="available_kv_cache_memory")
         | {"fraction": ("gpu_memory_utilization", FLAG)},
@@ -99,7 +99,7 @@ ROWS: tuple[Row, ...] = (
         rf"(?:(?P<weights>{_GIB}) GiB for weight, |(?P<consumed>{_GIB}) GiB for consumed memory \(weights \+ non-torch\), )"
         rf"(?P<activations>{_GIB}) GiB for peak activation, "
         rf"(?:(?P<non_torch>{_GIB}) GiB for non-torch memory, )?and (?P<graphs>{_GIB}) GiB for CUDAGraph memory\."
-        rf"(?:.*?Current kv cache memory in use is (?P<kv>{_GIB}) GiB)?",
+        rf"(?:.{{0,400}}?Current kv cache memory in use is (?P<kv>{_GIB}) GiB)?",
         _gib(
             free="free_at_start",
             total="total",
@@ -181,7 +181,7 @@ ROWS: tuple[Row, ...] = (
         "Running: ",
         rf"(?:Avg prompt throughput: (?P<prompt>{_NUMBER}) tokens/s, Avg generation throughput: (?P<generation>{_NUMBER}) "
         r"tokens/s, )?Running: (?P<running>[0-9]{1,12}) reqs, (?:Swapped: [0-9]{1,12} reqs, )?(?:Waiting|Pending): "
-        rf"(?P<waiting>[0-9]{{1,12}}) reqs,.*?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%"
+        rf"(?P<waiting>[0-9]{{1,12}}) reqs,.{{0,400}}?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%"
         rf"(?:, Prefix cache hit rate: (?:GPU: )?(?P<hits>{_NUMBER})%)?",
         stats=True,
         phase=SERVING,
@@ -190,7 +190,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "is preempted by",
         r"Sequence group \S{1,200} is preempted by \S{1,80} mode because there is not enough KV cache space"
-        r"(?:.*?total_num_cumulative_preemption=(?P<preemptions>[0-9]{1,12}))?",
+        r"(?:.{0,400}?total_num_cumulative_preemption=(?P<preemptions>[0-9]{1,12}))?",
         preempts=True,
         cumulative=True,
     ),

@@ -245,7 +245,8 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
     every = page.samples(facts.RUNNING) or page.samples(facts.KV_USAGE)
     models = dict.fromkeys(sample.labels.get("model_name", "") for sample in every)
     configs: list[Mapping[str, str]] = [sample.labels for sample in page.samples(facts.CONFIG)]
-    config = {**min(configs, key=_blocks)} if configs else {}
+    poorest: Mapping[str, str] = min(configs, key=_blocks, default={})
+    config = dict(poorest)
     tokens = page.values(facts.KV_TOKENS)
     if tokens:
         config["kv_cache_size_tokens"] = f"{min(tokens):.0f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -22,7 +23,7 @@ from kvbudget.model.shapes import Group
 from kvbudget.model.stored import Held, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kvbudget.budgeting import Budget
     from kvbudget.model.model import Model as ModelType
@@ -81,7 +82,7 @@ class Plan:
         try:
             model = _model(self.document["model"])
             card = dict(self.document["gpu"])
-            card["aliases"] = tuple(card["aliases"])
+            card["aliases"] = tuple(map(str, card["aliases"]))
             gpu = Gpu(**{**card, "basis": Basis(card["basis"])})
             return Deployment(model=model, gpu=gpu, **self.choices)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -215,11 +216,15 @@ def read_plan(path: str | Path) -> Plan:
         document = json.loads(content)
     except (ValueError, RecursionError):
         raise InputError(f"{name} is not JSON; give a file that `kvbudget fit --save-plan` wrote.") from None
-    return _checked(document, name)
+    return plan_from(document, name)
 
 
-def _checked(document: object, name: str) -> Plan:
-    """Return the plan if it has what a plan of this schema has."""
+def plan_from(document: object, name: str) -> Plan:
+    """Return the plan that a parsed file is, if it has what a plan of this schema has.
+
+    Raises:
+        InputError: It is no plan, of another schema, or damaged.
+    """
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise InputError(f"{name} is no plan; give a file that `kvbudget fit --save-plan` wrote.")
     schema = document.get("schema")
@@ -229,12 +234,66 @@ def _checked(document: object, name: str) -> Plan:
             f"{name} is schema {shown(str(schema), 20)}, written by kvbudget {maker}; this version reads schema "
             f"{SCHEMA}. Make it again: kvbudget fit … --save-plan FILE."
         )
-    parts = {"model": dict, "gpu": dict, "deployment": dict, "budget": dict, "expectation": dict}
-    missing = next((part for part, kind in parts.items() if not isinstance(document.get(part), kind)), None)
-    budget = document.get("budget") or {}
-    missing = missing or next(
-        (f"budget.{part}" for part in ("ranks", "kv", "settings", "engine") if part not in budget), None
-    )
-    if missing:
-        raise InputError(f"{name} is damaged: {missing} is missing; make the plan again.")
+    wrong = next(_wrong(document), None)
+    if wrong is not None:
+        raise InputError(f"{name} is damaged: {wrong} is missing or not what it should be; make the plan again.")
     return Plan(path=name, document=document)
+
+
+def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of what is not as it was written, the outer parts first."""
+    for part in ("model", "gpu", "deployment", "budget", "expectation"):
+        if not isinstance(document.get(part), dict):
+            yield part
+            return
+    model, gpu, b = document["model"], document["gpu"], document["budget"]
+    yield from (f"model.{key}" for key in ("name", "source") if not isinstance(model.get(key), str))
+    yield from (f"model.{key}" for key in ("config",) if not isinstance(model.get(key), dict))
+    yield from (f"gpu.{key}" for key, kind in _CARD.items() if not isinstance(gpu.get(key), kind))
+    yield from (f"deployment.{key}" for key in _NO_CHOICES if key in document["deployment"])
+    yield from (f"gpu.{key}" for key in ("memory_bytes", "engine_total_bytes") if (gpu.get(key) or 1) <= 0)
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", gpu.get("compute_capability") or "9.0"):
+        yield "gpu.compute_capability"
+    yield from (f"budget.{key}" for key in ("settings", "engine", "kv", "bounds") if not isinstance(b.get(key), dict))
+    if isinstance(b.get("engine"), dict) and not isinstance(b["engine"].get("version"), str):
+        yield "budget.engine.version"
+    ranks = b.get("ranks")
+    if not (isinstance(ranks, list) and ranks and all(map(_is_rank, ranks))):
+        yield "budget.ranks"
+
+
+_CARD: Mapping[str, Any] = {
+    "name": str,
+    "aliases": list | tuple,
+    "marketing": str,
+    "memory_bytes": int,
+    "basis": str,
+    "engine_total_bytes": int | None,
+    "bandwidth_bytes_per_s": int | None,
+    "bf16_flops": int | None,
+    "fp8_flops": int | None,
+    "compute_capability": str | None,
+    "interconnect_bytes_per_s": int | None,
+    "unified": bool,
+    "source": str,
+    "read_on": str,
+}
+"""What the fields of a card are."""
+
+_NO_CHOICES = ("model", "gpu", "what_if", "uncounted", "measured")
+"""Fields of a deployment that a plan does not hold among the choices."""
+
+_LINE = ("needs_bytes", "takes_bytes", "low_bytes", "high_bytes")
+
+
+def _is_rank(rank: object) -> bool:
+    """Return whether a rank has lines with figures."""
+    if not isinstance(rank, dict) or not isinstance(rank.get("budget_bytes"), int):
+        return False
+    lines = rank.get("lines")
+    return isinstance(lines, list) and all(
+        isinstance(line, dict)
+        and isinstance(line.get("name"), str)
+        and all(isinstance(line.get(k), int) for k in _LINE)
+        for line in lines
+    )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvbudget.check.observation import Place, Said
 from kvbudget.deployment import Deployment, flag
-from kvbudget.errors import InputError
+from kvbudget.engines import vllm
+from kvbudget.errors import InputError, KvbudgetError
 from kvbudget.facts import vllm as facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvbudget.check.metrics import Metrics
-    from kvbudget.check.observation import Observation, Said
+    from kvbudget.check.observation import Observation
     from kvbudget.check.plan import Plan
 
 SETTINGS = (
@@ -33,9 +35,6 @@ SETTINGS = (
     "enable_prefix_caching",
 )
 """Choices that move the pool or what it serves, by their names in a budget's `settings`."""
-
-_RESOLVED_ONLY = ("block_size", "max_num_batched_tokens")
-"""What the engine may change by itself; compared where it says what it took."""
 
 SAME_KV_TYPES = {"auto", "bfloat16", "float16", "half", "None"}
 """Types of the cache that are the model's own in print."""
@@ -85,8 +84,6 @@ def differences(plan: Plan, seen: Observation, metrics: Metrics | None) -> tuple
 
 def _actual(name: str, seen: Observation, metrics: Metrics | None) -> Said | None:
     """Return what the server has for a choice, None if it does not say."""
-    from kvbudget.check.observation import Place, Said  # noqa: PLC0415 - types elsewhere
-
     said = seen.flags.get(name) if name != "max_model_len" else None
     if said is None or said.value in (None, "auto", -1):
         said = seen.setting(name)
@@ -113,29 +110,35 @@ def _missing(name: str, plan: Plan, seen: Observation) -> Difference | None:
     if name not in plan.choices or not seen.flags or seen.engine != "vllm":
         return None
     place = next(iter(seen.flags.values())).place
-    default = _default(name, seen)
+    default = _default(name, plan, seen)
     if default is not None and _alike(name, plan.choices[name], default):
         return None
     return Difference(name, plan.choices[name], default, missing=True, place=str(place))
 
 
-def _default(name: str, seen: Observation) -> Any:  # noqa: ANN401 - any choice
-    """Return what the engine takes where nobody says, None where that depends on more than the version."""
-    plain: dict[str, Any] = {
-        "tensor_parallel_size": 1,
-        "pipeline_parallel_size": 1,
-        "data_parallel_size": 1,
-        "decode_context_parallel_size": 1,
-        "enable_expert_parallel": False,
-        "enforce_eager": False,
-        "kv_cache_dtype": "auto",
-    }
-    if name == "gpu_memory_utilization" and seen.version is not None:
-        try:
-            return facts.at(facts.UTILIZATION, facts.parse_version(str(seen.version.value)))
-        except InputError:
-            return None
-    return plain.get(name)
+_PLAIN_DEFAULTS: Mapping[str, Any] = {
+    "tensor_parallel_size": 1,
+    "pipeline_parallel_size": 1,
+    "data_parallel_size": 1,
+    "decode_context_parallel_size": 1,
+    "enable_expert_parallel": False,
+    "enforce_eager": False,
+    "kv_cache_dtype": "auto",
+}
+
+_RULED_DEFAULTS = ("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens")
+
+
+def _default(name: str, plan: Plan, seen: Observation) -> Any:  # noqa: ANN401 - any choice
+    """Return what the server's version takes where nobody says, None where that is not known."""
+    if name not in _RULED_DEFAULTS:
+        return _PLAIN_DEFAULTS.get(name)
+    version = str(seen.version.value) if seen.version is not None else plan.engine_version
+    try:
+        resolved = vllm.settings(plan.deployment.replaced(**{name: None}, engine_version=version))
+    except KvbudgetError:
+        return None
+    return getattr(resolved, name)
 
 
 def _version_difference(plan: Plan, seen: Observation) -> Difference | None:

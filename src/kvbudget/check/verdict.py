@@ -150,7 +150,7 @@ def check(
     differing, same = differences(plan, seen, metrics) if plan is not None else ((), 0)
     findings = tuple(causes(plan, seen, metrics, rows, differing))
     judged = [row.ok for row in rows if row.ok is not None]
-    if False in judged or any(finding.drift for finding in findings) or differing:
+    if False in judged or any(finding.drift for finding in findings):
         verdict = DRIFT
     elif judged:
         verdict = HEALTHY
@@ -176,6 +176,8 @@ def _notes(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Ite
     """Yield what limits the answer."""
     if is_cpu(seen) and plan is not None:
         yield "The engine runs on a CPU: its memory is the host's, so that the card's figures are not compared."
+    if metrics is not None and metrics.requests_per_s is not None and metrics.kv_usage_p95 is None:
+        yield "Rates are means since the engine's process began, idle time included; --prometheus has those of a range."
     if seen.engine == "vllm" and seen.load.running.count and preemptions_of(seen, metrics) is None:
         yield "vLLM V1 writes no line for a preemption; --metrics URL counts them."
 
@@ -303,10 +305,9 @@ def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) ->
     load = seen.load
     where = metrics.source if metrics is not None else "log"
     usage = _usage(seen, metrics)
-    for title, key, actual in (
-        ("KV used, p95", "p95", usage.p95),
-        ("KV used, max", "max", usage.largest),
-    ):
+    over_time = bool(load.running.count) or (metrics is not None and metrics.kv_usage_p95 is not None)
+    most_of = "max" if over_time else "now"
+    for title, key, actual in (("KV used, p95", "p95", usage.p95), (f"KV used, {most_of}", "max", usage.largest)):
         wanted = number_of(expected, "kv_used", key)
         if actual is not None:
             share = None if wanted is None else 100 * wanted
@@ -314,10 +315,10 @@ def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) ->
     running = metrics.running if metrics is not None else None
     most = max(load.running.largest, running or 0)
     if load.running.count or running is not None:
-        yield _under("running, max", REQUESTS, number_of(expected, "running", "max"), most, where, room=1.0)
+        yield _under(f"running, {most_of}", REQUESTS, number_of(expected, "running", "max"), most, where, room=1.0)
     waiting = max(load.waiting.largest, (metrics.waiting_max or metrics.waiting or 0) if metrics is not None else 0)
     if load.waiting.count or (metrics is not None and metrics.waiting is not None):
-        yield _under("waiting, max", REQUESTS, number_of(expected, "waiting", "max"), waiting, where, room=5.0)
+        yield _under(f"waiting, {most_of}", REQUESTS, number_of(expected, "waiting", "max"), waiting, where, room=5.0)
     yield from _preemption_rows(expected, seen, metrics)
     if metrics is not None:
         for title, lengths, key in (

@@ -104,15 +104,22 @@ def check_verb(
     observations = _read_logs(logs) if logs else (None,)
     metrics = _read_prometheus(prometheus, span, selector) if prometheus else _read_metrics(metrics_at)
     results = [_check_one(ctx, model, dict(options), seen, metrics) for seen in observations]
-    found, source = max(results, key=lambda item: (_GRAVITY.index(item[0].verdict), len(item[0].rows)))
+    found, source = max(results, key=lambda item: _gravity(item[0]))
     if learn:
         _learn(found)
     command = replan_command(source, metrics) if found.verdict == DRIFT else ""
-    _show(found, command, output, others=len(results) - 1)
+    engines = [(one.observation.instance, one.verdict) for one, _ in results if one.observation is not None]
+    _show(found, command, output, engines)
     code = EXIT_CODES[found.verdict]
     if watch is not None and metrics_at is not None:
         code = max(code, _watch(metrics_at, watch, samples))
     ctx.exit(code)
+
+
+def _gravity(found: Check) -> tuple[int, int, int]:
+    """Return what the worst of several engines is chosen by."""
+    wrong = sum(row.ok is False for row in found.rows) + sum(finding.drift for finding in found.findings)
+    return _GRAVITY.index(found.verdict), wrong, len(found.rows)
 
 
 def _check_one(
@@ -242,13 +249,14 @@ def _read_prometheus(url: str, span: str, selector: str) -> Metrics:
 # -- what is said
 
 
-def _show(found: Check, command: str, output: str, *, others: int) -> None:
+def _show(found: Check, command: str, output: str, engines: list[tuple[str, str]]) -> None:
     if output == "json":
-        data = {"kvbudget": __version__, **found.to_dict(), "replan": command or None}
+        every = [{"instance": instance or None, "verdict": verdict} for instance, verdict in engines]
+        data = {"kvbudget": __version__, **found.to_dict(), "replan": command or None, "engines": every}
         click.echo(json.dumps(data, indent=1, default=str))
         return
-    if others:
-        click.echo(f"kvbudget: note: the log has {others + 1} engines; this is the worst.", err=True)
+    if len(engines) > 1:
+        click.echo(f"kvbudget: note: the log has {len(engines)} engines; this is the worst.", err=True)
     document = check_document(found, command)
     click.echo((as_markdown if output == "md" else as_text)(document), nl=False)
 

@@ -55,7 +55,9 @@ def _short(name: str) -> str:
 
 def _lead(found: Check) -> Iterator[str]:
     """Yield what was read, and the answer in a sentence."""
-    wrong = sum(row.ok is False for row in found.rows) + len(found.settings)
+    wrong = sum(row.ok is False for row in found.rows) + sum(
+        finding.drift for finding in found.findings if finding.name.startswith(("setting:", "version"))
+    )
     judged = sum(row.ok is not None for row in found.rows) + len(found.settings) + found.same
     if found.plan is None and found.verdict != CANNOT_TELL:
         yield (
