@@ -422,6 +422,11 @@ def test_markdown_report() -> None:
     compare("check_healthy.md", as_markdown(check_document(check(plan(), log()))))
 
 
+def test_the_page_shows_the_report() -> None:
+    page_text = (HERE.parent / "docs" / "check.md").read_text(encoding="utf-8")
+    assert (GOLDEN / "check_preempting.txt").read_text(encoding="utf-8") in page_text
+
+
 # -- the command line
 
 

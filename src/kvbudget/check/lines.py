@@ -102,8 +102,9 @@ def lines_of(stream: BinaryIO) -> Iterator[str]:
         kept += first[: MAX_LINE - len(kept)]
         if rest:
             yield kept.decode("utf-8", "replace")
-            *whole, kept = rest
-            yield from (line.decode("utf-8", "replace") for line in whole)
+            *whole, last = rest
+            yield from (line[:MAX_LINE].decode("utf-8", "replace") for line in whole)
+            kept = last[:MAX_LINE]
     if kept:
         yield kept.decode("utf-8", "replace")
 
