@@ -27,9 +27,12 @@ from kvbudget.hub import load_model
 from kvbudget.present.checked import check_document
 from kvbudget.present.document import as_markdown, as_text
 from kvbudget.units import GIB
+from test_check_metrics import prometheus, serve
 from vllm_lines import start_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from kvbudget.check.observation import Observation
 
 HERE = Path(__file__).parent
@@ -548,3 +551,79 @@ def test_bad_input(arguments: tuple[str, ...], code: int, words: str, capsys: py
     assert shown.out == ""
     assert words in shown.err
     assert shown.err.count("\n") == 1
+
+
+# -- a model that is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("named", "known"),
+    [
+        ("/models/Llama-3.1-8B-Instruct", True),
+        ("/root/.cache/huggingface/hub/models--meta-llama--Llama-3.1-8B-Instruct/snapshots/0123abcd", True),
+        ("/models/my-own", False),
+    ],
+)
+def test_a_path_on_the_server(named: str, known: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "engine.log"
+    path.write_text("\n".join(start_up((0, 19, 0), MEASURED, {**ARGS, "model": named})))
+    assert run("--log", str(path), "--gpu", "h100") == (0 if known else 3)
+    out = " ".join(capsys.readouterr().out.split())
+    assert ("(taken for it: " in out) == known
+    assert ("There is no plan to compare with" in out) == (not known)
+
+
+def test_a_version_without_known_rules_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "engine.log"
+    path.write_text("\n".join(start_up((0, 6, 6), {**MEASURED, "blocks": 29_752}, ARGS)))
+    assert run("llama-3.1-8b", "--log", str(path), "--gpu", "h100") == 3
+    out = capsys.readouterr().out
+    assert "The rules of vLLM 0.6.6 are not known" in out
+    assert "activations, peak, GiB" in out
+
+
+def test_another_engine_is_not_compared() -> None:
+    lines = ["[2025-09-01 10:00:20 TP0] Load weight end. type=X, dtype=y, avail mem=63.10 GB, mem usage=15.40 GB."]
+    found = check(plan(), read_log(lines))
+    assert (found.verdict, found.plan, found.settings) == (CANNOT_TELL, None, ())
+    assert found.notes == ("The plan is for vllm and sglang runs: not compared.",)
+
+
+# -- servers on the loopback interface
+
+
+def answering(counts: Iterator[int]) -> Callable[[str, dict[str, str]], tuple[int, str]]:
+    def answer(path: str, _: dict[str, str]) -> tuple[int, str]:
+        return (
+            (
+                200,
+                page("peak").replace(
+                    'num_preemptions_total{engine="0",model_name="/models/tiny"} 0.0',
+                    f'num_preemptions_total{{engine="0",model_name="/models/tiny"}} {next(counts)}.0',
+                ),
+            )
+            if path == "/metrics"
+            else (404, "")
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize(("counts", "code", "word"), [((0, 0, 0, 0), 0, "queueing"), ((0, 0, 7, 7), 1, "preempting")])
+def test_watch(counts: tuple[int, ...], code: int, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for server in serve(answering(iter(counts))):
+        assert run("--metrics", f"{server.url}/metrics", "--watch", "0.2", "--samples", "3") == code
+    lines = capsys.readouterr().out.splitlines()[-4:]
+    assert lines[0].split() == ["time", "running", "waiting", "KV", "preempted", "tokens/s", "verdict"]
+    assert any(line.endswith(word) for line in lines[1:])
+    assert all(line.split()[1:4] == ["5", "43", "94%"] for line in lines[1:])
+
+
+def test_a_fleet(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for server in serve(prometheus()):
+        code = run(str(plan_file), "--prometheus", server.url, "--range", "2h", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert (code, answer["findings"][0]["name"]) == (1, "preemptions")
+    assert answer["metrics"]["engines"] == 4
+    assert answer["replan"].startswith("kvbudget simulate ")
+    assert "--rate 1 " in answer["replan"]

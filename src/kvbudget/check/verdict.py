@@ -146,6 +146,10 @@ def check(
         notes: Sentences to hand on.
     """
     seen = observation or Observation(engine="")
+    runs = seen.engine or (metrics.engine if metrics is not None else "vllm")
+    if plan is not None and runs != plan.budget["engine"].get("name", "vllm"):
+        notes = (*notes, f"The plan is for {plan.budget['engine'].get('name', 'vllm')} and {runs} runs: not compared.")
+        plan = None
     rows = tuple(_rows(plan, seen, metrics))
     differing, same = differences(plan, seen, metrics) if plan is not None else ((), 0)
     findings = tuple(causes(plan, seen, metrics, rows, differing))
@@ -267,8 +271,6 @@ _OF_THE_CARD = ("total", "budget", "available_kv_cache_memory")
 def _rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
     """Yield the figures of the start-up, then those of the load."""
     figures = planned(plan) if plan is not None else {}
-    if seen.engine not in ("", "vllm"):
-        figures = {}
     on_cpu = is_cpu(seen)
     for name, term in _TERMS.items():
         figure = seen.smallest(name) if term.smallest else seen.largest(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import time
 from contextlib import nullcontext
@@ -32,6 +33,8 @@ from kvbudget.cli.options import (
     model_options,
 )
 from kvbudget.errors import AccessError, CannotTell, InputError, KvbudgetError
+from kvbudget.facts.vllm import parse_version
+from kvbudget.headers.source import shown
 from kvbudget.present.checked import check_document
 from kvbudget.present.document import as_markdown, as_text
 
@@ -144,6 +147,9 @@ def _planned(
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     own = options_of(seen) if seen is not None and seen.engine == "vllm" else {}
+    old = _too_old(own)
+    if old and ParameterSource.COMMANDLINE is not ctx.get_parameter_source("engine_version"):
+        return None, "MODEL", (old,)
     if ctx.meta.get(LAUNCH):
         name, given = asked(ctx, model, options)
         if "engine_version" in own and given.get("engine_version") is None:
@@ -153,15 +159,40 @@ def _planned(
         return _from_options(model, {**own, **typed}, seen), as_word(model), ()
     if seen is None or seen.engine != "vllm" or seen.model is None:
         return None, "MODEL", ()
-    name = str(seen.model.value)
+    said = str(seen.model.value)
+    name = _at_hand(said)
     try:
-        return _from_options(name, {**own, **typed}, seen), as_word(name), (_rebuilt_note(name),)
+        found = _from_options(name, {**own, **typed}, seen)
     except KvbudgetError as error:
         return None, "MODEL", (f"There is no plan to compare with: {error}",)
+    taken = "" if name == said else f" (taken for it: {shown(said, 80)})"
+    note = f"The plan is what kvbudget says of {shown(name, 80)}{taken} with the arguments in the log."
+    return found, as_word(name), (note,)
 
 
-def _rebuilt_note(name: str) -> str:
-    return f"The plan is what kvbudget says of {name[:80]} with the arguments in the log."
+def _too_old(own: dict[str, Any]) -> str:
+    """Return why nothing was planned for the version in the log, "" if its rules are known."""
+    try:
+        parse_version(own.get("engine_version", "0.32"))
+    except InputError:
+        return f"The rules of vLLM {shown(own['engine_version'], 20)} are not known, so that nothing is compared."
+    return ""
+
+
+_SNAPSHOT = re.compile(r".*models--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)/snapshots/.*")
+
+
+def _at_hand(model: str) -> str:
+    """Return under which name a server's model may be known here: a path of its own is no path of ours."""
+    if not model.startswith(("/", ".", "~")) or Path(model).expanduser().exists():
+        return model
+    from kvbudget.facts.catalogue import find_model  # noqa: PLC0415 - few logs name a path
+
+    match = _SNAPSHOT.fullmatch(model)
+    if match:
+        return f"{match['org']}/{match['name']}"
+    row = find_model(model.rstrip("/").rpartition("/")[2])
+    return row.hub if row else model
 
 
 def _from_options(model: str, options: dict[str, Any], seen: Observation | None) -> Plan:
@@ -301,16 +332,16 @@ def _watch(where: str, seconds: float, samples: int | None) -> int:
     columns = f"{'time':8}  {'running':>7}  {'waiting':>7}  {'KV':>5}  {'preempted':>9}  {'tokens/s':>8}"
     click.echo(f"\n{columns}  verdict")
     before: tuple[float, Metrics] | None = None
-    worst, shown = 0, 0
+    worst, count = 0, 0
     try:
-        while samples is None or shown < samples:
+        while samples is None or count < samples:
             time.sleep(seconds)
             try:
                 now = _read_metrics(where)
             except AccessError as error:
                 click.echo(f"{time.strftime('%H:%M:%S')}  {error}")
-                worst = max(worst, AccessError.exit_code if samples is not None and shown + 1 >= samples else 0)
-                shown += 1
+                worst = max(worst, AccessError.exit_code if samples is not None and count + 1 >= samples else 0)
+                count += 1
                 continue
             assert now is not None  # noqa: S101 - there is an address
             lost = max(0.0, (now.preemptions or 0) - (before[1].preemptions or 0)) if before else 0.0
@@ -323,7 +354,7 @@ def _watch(where: str, seconds: float, samples: int | None) -> int:
             )
             sys.stdout.flush()
             before = (time.monotonic(), now)
-            shown += 1
+            count += 1
     except KeyboardInterrupt:
         pass
     return worst
