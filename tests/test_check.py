@@ -272,6 +272,30 @@ def test_each_failure_has_its_direction(lines: tuple[str, ...], says: str, turn:
     assert turn in found.findings[0].change
 
 
+@pytest.mark.parametrize(
+    ("lines", "turn"),
+    [
+        (
+            (
+                "The server is fired up and ready to roll!",
+                "[2025-09-01 10:00:20 TP0] Load weight end. type=X, dtype=y, avail mem=63.10 GB, mem usage=15.40 GB.",
+                OUT_OF_MEMORY,
+            ),
+            "Lower --mem-fraction-static",
+        ),
+        (
+            (
+                "build: 6500 (abc) with gcc",
+                "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 826.00 MiB on device 0: cudaMalloc failed: out of memory",
+            ),
+            "Lower -ngl",
+        ),
+    ],
+)
+def test_other_engines_have_other_flags(lines: tuple[str, ...], turn: str) -> None:
+    assert turn in check(None, read_log(lines)).findings[0].change
+
+
 def test_the_fraction_that_would_be_enough() -> None:
     """1.5 GiB are missing of 79.19: 0.92 + 0.019."""
     lines = (

@@ -157,6 +157,12 @@ LINES: tuple[tuple[str, str, float], ...] = (
     ("GPU + host KV cache size: 9,000 tokens, Maximum concurrency for 100 tokens per request: 90.00x", "max_concurrency", 90.0),
     ("Available KV cache memory: 6.51 GiB", "available_kv_cache_memory", 6.51 * GIB),
     ("CUDA graph pool memory: 0.61 GiB (actual), 0.7 GiB (estimated), difference: 0.09 GiB (14.8%).", "cuda_graphs", 0.61 * GIB),
+    ("total_gpu_memory \t79.22GiB", "total", 79.22 * GIB),  # vllm-project/vllm#10511
+    ("model weights take \t14.96GiB", "weights", 14.96 * GIB),
+    ("non_torch_memory \t1.79GiB", "non_torch", 1.79 * GIB),
+    ("PyTorch activation peak memory \t1.26GiB", "activations", 1.26 * GIB),
+    ("available_kv_cache_memory \t53.29GiB", "available_kv_cache_memory", 53.29 * GIB),
+    ("Model loading took 0.4678 GB and 114.953146 seconds", "weights", 0.4678 * GIB),  # SystemPanic/vllm-windows#6
     ("Estimated CUDA graph memory: 0.7 GiB total", "cuda_graphs_estimated", 0.7 * GIB),
     ("Auto-fit max_model_len: reduced from 131072 to 7344 to fit in available KV cache memory (0.9 GiB GPU)", "max_model_len", 7344),
     (
@@ -291,6 +297,35 @@ def test_ranks_are_kept_apart() -> None:
     assert largest is not None
     assert (smallest.value / GIB, smallest.place.process) == (57, "Worker_TP3")
     assert (largest.value / GIB, largest.place.process) == (60, "Worker_TP0")
+
+
+def test_workers_of_one_name_are_kept_apart() -> None:
+    """V0 numbers its workers by process alone; the first versions of V1 by rank (gpustack/gpustack#1897)."""
+    lines = [
+        "INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.7098 GB",
+        "(VllmWorkerProcess pid=1) INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.5 GB",
+        "(VllmWorkerProcess pid=2) INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.25 GB",
+        "(VllmWorker rank=4 pid=3) INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.0 GB",
+    ]
+    figures = read_log(lines).terms["weights"]
+    assert [round(figure.value / GIB, 4) for figure in figures] == [30.7098, 30.5, 30.25, 30.0]
+    assert figures[3].place.process == "VllmWorker rank=4"
+
+
+def test_of_the_ranks_in_one_process_the_smallest_counts() -> None:
+    lines = [
+        f"INFO 04-25 10:23:33 [kv_cache_utils.py:634] GPU KV cache size: {size} tokens"
+        for size in ("106,640", "98,000", "106,640")
+    ]
+    assert [figure.value for figure in read_log(lines).terms["kv_cache_size_tokens"]] == [98_000]
+
+
+@pytest.mark.parametrize("engine", ["an LLM engine", "a V0 LLM engine", "a V1 LLM engine"])
+def test_names_of_the_engine(engine: str) -> None:
+    line = f"INFO 03-31 01:47:44 llm_engine.py:234] Initializing {engine} (v0.7.2) with config: model='org/name', max_seq_len=9216, kv_cache_dtype=auto,  device_config=cuda:7"
+    seen = read_log([line])
+    assert seen.version is not None
+    assert (seen.version.value, seen.resolved["max_model_len"].value) == ("0.7.2", 9216)
 
 
 def test_a_new_start_takes_the_place_of_the_old_one() -> None:

@@ -254,7 +254,7 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
             "the card's free memory grew during the profile run: another process gave some back in the middle of it.",
             "Start it again when nothing else starts or stops on the card.",
         )
-    return _out_of_memory(refusal)
+    return _out_of_memory(refusal, seen.engine)
 
 
 def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, str]:
@@ -285,8 +285,12 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     return f"{words}, short by {gib(int(needed - available))}.", change
 
 
-def _out_of_memory(refusal: Refusal) -> tuple[str, str]:
+def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
     """Return what an allocation that failed means; it depends on how far the engine had come."""
+    if engine == "llama.cpp":
+        return "a buffer has no place on the device.", "Lower -ngl, -c, -np or -ub, or let --fit choose them."
+    if engine == "sglang" and refusal.phase in (CAPTURING, SERVING):
+        return "the pool took what activations need.", "Lower --mem-fraction-static or --chunked-prefill-size."
     if refusal.phase == LOADING:
         return "the weights do not fit.", "Use more GPUs (-tp) or smaller weights; no fraction helps."
     if refusal.phase == PROFILING:

@@ -29,7 +29,7 @@ _FRONTS = (
         r"(?:std(?:out|err)\s[FP]\s)?"
     ),
     re.compile(r"[A-Z][a-z]{2}\s{1,2}\d{1,2} \d\d:\d\d:\d\d \S{1,100} (?P<instance>[\w.@-]{1,100})(?:\[\d+\])?: "),
-    re.compile(r"\((?P<process>[\w.:-]{1,80})(?: rank=\d+)? pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{7,15})?\)\s?"),
+    re.compile(r"\((?P<process>[\w.:-]{1,80}(?: rank=\d{1,6})?) pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{7,15})?\)\s?"),
     re.compile(  # vLLM's formatter, old and new
         r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s(?P<time>(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)\s"
         r"(?:\[[\w./ -]{1,120}:\d+\]|[\w./-]{1,120}:\d+\])\s?"

@@ -40,6 +40,9 @@ BATCH = 256
 _TEXT = 600
 """Characters of an error that are kept."""
 
+_OF_EACH_RANK = ("available_kv_cache_memory", "kv_cache_size_tokens", "max_concurrency")
+"""What some versions print for each rank in one process: the smallest counts (v1/core/kv_cache_utils.py, 0.8)."""
+
 _RANK = re.compile(r"DP_?(\d+)|^EngineCore_(\d+)$")
 
 
@@ -136,7 +139,7 @@ class _Engine:
         self.model: Said | None = None
         self.flags: dict[str, Said] = {}
         self.resolved: dict[str, Said] = {}
-        self.terms: dict[tuple[str, str], Figure] = {}
+        self.terms: dict[tuple[str, str, str], Figure] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.load = Load()
         self.preemptions: int | None = None
@@ -164,9 +167,9 @@ class _Engine:
             self._preempt(row, groups, place)
         if row.settings:
             self._set(row, row.settings(groups["settings"]), place)
-        self._figures(row, groups, place)
+        self._figures(row, groups, place, line.pid)
 
-    def _figures(self, row: Row, groups: Mapping[str, str], place: Place) -> None:
+    def _figures(self, row: Row, groups: Mapping[str, str], place: Place, pid: str) -> None:
         """Take in what a line's groups say by themselves."""
         if "version" in groups:
             self.version = Said(groups["version"], place)
@@ -175,7 +178,7 @@ class _Engine:
         printer = place._replace(process=groups["device"]) if row.per_device else place
         for group, (term, unit) in row.figures.items():
             if group in groups:
-                self._figure(term, unit, groups[group], printer)
+                self._figure(term, unit, groups[group], printer, pid)
 
     def _set(self, row: Row, settings: Mapping[str, object], place: Place) -> None:
         """Take in settings under the names that they have here."""
@@ -204,7 +207,7 @@ class _Engine:
         if len(self.begun) < MAX_PROCESSES:
             self.begun.add((what, process))
 
-    def _figure(self, term: str, unit: str, text: str, place: Place) -> None:
+    def _figure(self, term: str, unit: str, text: str, place: Place, pid: str) -> None:
         number, slack = _number(text)
         if number is None:
             return
@@ -213,8 +216,11 @@ class _Engine:
             number, slack = number * size, slack * size
         elif unit == COUNT:
             slack = 0.0
-        key = (term, place.process)
-        if key in self.terms or len(self.terms) < MAX_PROCESSES:
+        key = (term, place.process, pid)
+        before = self.terms.get(key)
+        if before is not None and term in _OF_EACH_RANK and before.value < number:
+            return
+        if before is not None or len(self.terms) < MAX_PROCESSES:
             self.terms[key] = Figure(number, slack, place)
 
     def _refuse(self, row: Row, groups: Mapping[str, str], match: re.Match[str], line: Line, place: Place) -> None:
@@ -268,7 +274,7 @@ class _Engine:
     def observation(self, lines: int, notes: list[str]) -> Observation:
         """Return what was seen."""
         terms: dict[str, list[Figure]] = {}
-        for (term, _), figure in self.terms.items():
+        for (term, _, _), figure in self.terms.items():
             terms.setdefault(term, []).append(figure)
         return Observation(
             engine=max(self.votes, key=lambda name: self.votes[name]),

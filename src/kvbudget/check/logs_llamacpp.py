@@ -63,8 +63,13 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "n_ctx ",
-        r"(?:llama_context|llama_new_context_with_model): n_ctx\s+= (?P<tokens>[0-9]{1,12})",
+        r"(?:llama_context|llama_init_from_model|llama_new_context_with_model): n_ctx\s+= (?P<tokens>[0-9]{1,12})",
         {"tokens": ("kv_cache_size_tokens", COUNT)},
+    ),
+    Row(
+        "n_ctx_per_seq",
+        r"n_ctx_per_seq\s+= (?P<length>[0-9]{1,12})",
+        {"length": ("max_model_len", COUNT)},
     ),
     Row(
         "n_ctx_slot = ",

@@ -36,7 +36,7 @@ ROWS: tuple[Row, ...] = (
     Row("args: Namespace(", r"\bargs: Namespace\((?P<settings>.*)", settings=from_call, typed=True),
     Row(
         "LLM engine (v",
-        r"Initializing an? (?:V1 )?LLM engine \(v(?P<version>[\w.+-]{1,40})\) with config: (?P<settings>.*)",
+        r"Initializing an? (?:V[01] )?LLM engine \(v(?P<version>[\w.+-]{1,40})\) with config: (?P<settings>.*)",
         settings=from_call,
         starts="engine",
     ),
@@ -73,6 +73,23 @@ ROWS: tuple[Row, ...] = (
         rf"kv_cache_size=(?P<kv>{_GIB})\s?GiB gpu_memory_utilization=(?P<fraction>{_NUMBER})",
         _gib(total="total", peak="torch_peak", non_torch="non_torch", kv="available_kv_cache_memory")
         | {"fraction": ("gpu_memory_utilization", FLAG)},
+        phase=CAPTURING,
+    ),
+    # -- the same in a table, vllm-project/vllm#10511
+    Row(
+        "total_gpu_memory", rf"total_gpu_memory\s{{1,20}}(?P<total>{_GIB})\s?GiB", _gib(total="total"), phase=PROFILING
+    ),
+    Row("model weights take", rf"model weights take\s{{1,20}}(?P<weights>{_GIB})\s?GiB\s*$", _gib(weights="weights")),
+    Row("non_torch_memory", rf"non_torch_memory\s{{1,20}}(?P<non_torch>{_GIB})\s?GiB", _gib(non_torch="non_torch")),
+    Row(
+        "PyTorch activation peak",
+        rf"PyTorch activation peak memory\s{{1,20}}(?P<activations>{_GIB})\s?GiB",
+        _gib(activations="activations"),
+    ),
+    Row(
+        "available_kv_cache_memory",
+        rf"available_kv_cache_memory\s{{1,20}}(?P<kv>{_GIB})\s?GiB",
+        _gib(kv="available_kv_cache_memory"),
         phase=CAPTURING,
     ),
     # -- the profile run of V1; the first three at VLLM_LOGGING_LEVEL=DEBUG
