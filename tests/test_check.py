@@ -60,7 +60,7 @@ MEASURED: dict[str, Any] = {
 
 @cache
 def plan(**choices: Any) -> Plan:  # noqa: ANN401 - any choice
-    d = Deployment(model=load_model("llama-3.1-8b"), gpu="h100", engine_version="0.19.0", **{**CHOICES, **choices})
+    d = Deployment(model=load_model("llama-3.1-8b"), gpu="h100", **{"engine_version": "0.19.0", **CHOICES, **choices})
     return plan_of(budget(d))
 
 
@@ -155,6 +155,31 @@ def test_a_pool_outside_the_interval(available: float) -> None:
     assert row.low is not None
     assert row.high is not None
     assert row.ok == (row.low - 0.005 * GIB <= available * GIB <= row.high + 0.005 * GIB)
+
+
+def test_a_pool_that_nothing_explains() -> None:
+    """The log of vLLM 0.9 has the pool and none of its parts."""
+    short = check(plan(engine_version="0.9.2"), log((0, 9, 2), available=50.0, tokens=409_600, concurrency=50.0))
+    assert "pool" in names(short)
+    (finding,) = [finding for finding in short.findings if finding.name == "pool"]
+    assert "GiB less than planned" in finding.cause
+    assert "bytes_per_token" not in names(short)
+
+
+def test_a_cache_of_another_type() -> None:
+    """The same pool holds twice the tokens: the server's cache is fp8."""
+    found = check(plan(), log(tokens=952_064, concurrency=116.22))
+    (finding,) = [finding for finding in found.findings if finding.drift]
+    assert finding.name == "bytes_per_token"
+    assert finding.cause.startswith("A token takes 65,5")
+
+
+def test_every_drift_has_a_cause() -> None:
+    for figures in ({"weights": 20.0}, {"available": 40.0}, {"tokens": 1000}, {"graphs": 9.0}, {"total": 60.0}):
+        for version in ((0, 9, 2), (0, 13, 0), (0, 19, 0), (0, 28, 0)):
+            found = check(plan(), log(version, **figures))
+            assert found.verdict == DRIFT
+            assert any(finding.drift for finding in found.findings), (version, figures)
 
 
 # -- choices

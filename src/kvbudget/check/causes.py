@@ -78,7 +78,9 @@ def causes(
     yield from _traffic(plan, rows)
     yield from _other_process(plan, seen)
     yield from _smallest_rank(seen)
-    yield from _terms(plan, rows, differing)
+    terms = tuple(_terms(plan, rows, differing))
+    yield from terms
+    yield from _pool(plan, rows, explained=bool(terms or differing or seen.refusals))
     yield from _prefix_cache(seen, metrics)
 
 
@@ -420,6 +422,51 @@ def _terms(plan: Plan | None, rows: Sequence[Row], differing: Sequence[Differenc
         why, change = meaning(row.actual - row.plan, row.actual / row.plan, explained)
         name = row.name.partition(",")[0].replace(" ", "_").replace("-", "_").lower()
         yield Finding(name, f"{row.name.partition(',')[0]}: {figures}: {why}.", change, drift=True, place=row.place)
+
+
+PER_TOKEN = 0.02
+"""By how much the bytes of a token must differ to be another cache."""
+
+
+def _pool(plan: Plan | None, rows: Sequence[Row], *, explained: bool) -> Iterator[Finding]:
+    """Name a cache that is not as planned where no term and no choice says why."""
+    if plan is None:
+        return
+    by_name = {row.name: row for row in rows if row.plan and row.actual is not None}
+    pool, tokens = by_name.get("available KV"), by_name.get("KV size")
+    if pool is not None and pool.ok is False and not explained:
+        more = (pool.actual or 0) - (pool.plan or 0)
+        side = "more" if more > 0 else "less"
+        yield Finding(
+            "pool",
+            f"The pool has {gib(int(abs(more)))} GiB {side} than planned, and no figure in the log says where they "
+            f"{'come from' if more > 0 else 'went'}.",
+            "Start it once with VLLM_LOGGING_LEVEL=DEBUG, which prints the parts; another process on the card shows in "
+            "nvidia-smi.",
+            drift=True,
+            place=pool.place,
+        )
+    if tokens is None or tokens.ok is not False:
+        return
+    if pool is None or not pool.actual or not tokens.actual:
+        if not explained:
+            yield Finding(
+                "kv_size",
+                f"The cache holds {tokens.actual:,.0f} tokens, {tokens.plan:,.0f} were planned.",
+                "Compare --gpu-memory-utilization, --kv-cache-dtype and --max-model-len with the plan's.",
+                drift=True,
+                place=tokens.place,
+            )
+        return
+    seen, planned = pool.actual / tokens.actual, (pool.plan or 0) / (tokens.plan or 1)
+    if planned and abs(seen / planned - 1) > PER_TOKEN:
+        yield Finding(
+            "bytes_per_token",
+            f"A token takes {seen:,.0f} B of the pool, {planned:,.0f} were planned: another cache, not another size.",
+            "Compare --kv-cache-dtype, -tp, the model and, where layers differ, the engine's version.",
+            drift=True,
+            place=tokens.place,
+        )
 
 
 def _card(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001 - one signature

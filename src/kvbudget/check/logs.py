@@ -31,8 +31,8 @@ MAX_PROCESSES = 4096
 MAX_REFUSALS = 16
 MAX_NOTES = 16
 
-USERS_WORDS = ("Received request ", "Received: request")
-"""Lines with what users have written, which may look like anything (vllm/entrypoints/logger.py)."""
+USERS_WORDS = (" HTTP/1.", "Received request ")
+"""Lines with what users have asked, which may look like anything: access logs, and vllm/entrypoints/logger.py."""
 
 BATCH = 256
 """Lines that are asked together whether one of them may be known."""
@@ -77,6 +77,7 @@ class Reader:
         self._rows: list[_Compiled] = [
             (module.ENGINE, row, re.compile(row.pattern)) for module in ENGINES for row in module.ROWS
         ]
+        self._needles = tuple({row.needle for _, row, _ in self._rows})
         self._seen: dict[str, _Engine] = {}
         self._left_out = 0
         self._lines = 0
@@ -86,22 +87,24 @@ class Reader:
 
         Most lines of a server that serves say nothing of memory, so that a whole batch is asked for each literal first.
         """
-        source = cut(lines)
+        source = enumerate(cut(lines), 1)
         number = 0
         while batch := tuple(islice(source, BATCH)):
-            block = "\n".join(batch)
-            wanted = [item for item in self._rows if item[1].needle in block]
-            for at, raw in enumerate(batch if wanted else (), number + 1):
+            number = batch[-1][0]
+            spoken = [(at, raw) for at, raw in batch if not any(mark in raw for mark in USERS_WORDS)]
+            block = "\n".join([raw for _, raw in spoken])
+            there = {needle for needle in self._needles if needle in block} if block else ()
+            wanted = [item for item in self._rows if item[1].needle in there] if there else ()
+            for at, raw in spoken if wanted else ():
                 for item in wanted:
                     if item[1].needle in raw:
                         self._take(item, raw, Place(file, at))
-            number += len(batch)
         self._lines += number
 
     def _take(self, item: _Compiled, raw: str, place: Place) -> None:
         """Take in a line that may be meant by a row."""
         name, row, pattern = item
-        if any(mark in raw for mark in USERS_WORDS) or pattern.search(raw) is None:
+        if pattern.search(raw) is None:
             return
         line = stripped(raw)
         match = pattern.search(line.text)

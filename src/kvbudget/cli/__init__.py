@@ -58,7 +58,7 @@ class Verbs(click.Group):
 def cli() -> None:
     """What a language model's deployment will do with a GPU's memory, before the GPU is rented.
 
-    Exit codes: 0 fits, 1 does not fit, 2 bad input, 3 cannot tell, 4 network or access.
+    Exit codes: 0 fits or as planned, 1 does not fit or drift, 2 bad input, 3 cannot tell, 4 network or access.
     """
 
 

@@ -167,6 +167,8 @@ def _planned(
         return None, "MODEL", (f"There is no plan to compare with: {error}",)
     taken = "" if name == said else f" (taken for it: {shown(said, 80)})"
     note = f"The plan is what kvbudget says of {shown(name, 80)}{taken} with the arguments in the log."
+    if found.document["gpu"]["name"] == "given" and "gpu_memory" not in typed:
+        note += " The card is known by its memory alone; --gpu NAME says more."
     return found, as_word(name), (note,)
 
 
