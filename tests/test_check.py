@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
+from kvbudget.check.replan import replan_command
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
 from kvbudget.hub import load_model
@@ -534,7 +536,7 @@ def test_recorded_check(capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert (code, answer["verdict"], answer["findings"][0]["name"]) == (1, "drift", "preemptions")
     assert answer["metrics"]["preemptions"] == 135
-    assert answer["replan"] == "kvbudget simulate MODEL --prompt-tokens 100 --output-tokens 800"
+    assert answer["replan"] == "kvbudget simulate MODEL --gpu NAME --prompt-tokens 100 --output-tokens 800"
 
 
 def test_a_launch_command_is_the_plan(engine_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -600,6 +602,23 @@ def test_bad_input(arguments: tuple[str, ...], code: int, words: str, capsys: py
     assert shown.out == ""
     assert words in shown.err
     assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_command_that_plans_again(saved: bool, plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = (
+        Plan(path=str(plan_file), document=plan().document) if saved else plan(kv_cache_dtype="fp8", enforce_eager=True)
+    )
+    words = shlex.split(replan_command(base, traffic()))
+    assert words[:2] == ["kvbudget", "simulate"]
+    assert words[-6:] == ["--rate", "0.48", "--prompt-tokens", "100", "--output-tokens", "800"]
+    if saved:
+        assert words[2] == str(plan_file)
+        return
+    with pytest.raises(SystemExit) as leaving:
+        main([*words[1:], "--requests", "20", "--no-knee", "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out)["completed"] == 20
 
 
 # -- a model that is elsewhere

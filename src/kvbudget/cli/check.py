@@ -20,7 +20,7 @@ from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Reader, check, plan_of, 
 from kvbudget.check.fetch import get
 from kvbudget.check.lines import lines_of
 from kvbudget.check.plan import KIND, MAX_BYTES
-from kvbudget.check.replan import as_word, replan_command
+from kvbudget.check.replan import replan_command
 from kvbudget.check.settings import options_of
 from kvbudget.cli.asked import LAUNCH, TakesLaunch, asked
 from kvbudget.cli.options import (
@@ -107,11 +107,11 @@ def check_verb(
     observations = _read_logs(logs) if logs else (None,)
     metrics = _read_prometheus(prometheus, span, selector) if prometheus else _read_metrics(metrics_at)
     results = [_check_one(ctx, model, dict(options), seen, metrics) for seen in observations]
-    found, source = max(results, key=lambda item: _gravity(item[0]))
+    found = max(results, key=_gravity)
     if learn:
         _learn(found)
-    command = replan_command(source, metrics) if found.verdict == DRIFT else ""
-    engines = [(one.observation.instance, one.verdict) for one, _ in results if one.observation is not None]
+    command = replan_command(found.plan, metrics) if found.verdict == DRIFT else ""
+    engines = [(one.observation.instance, one.verdict) for one in results if one.observation is not None]
     _show(found, command, output, engines)
     code = EXIT_CODES[found.verdict]
     if watch is not None and metrics_at is not None:
@@ -127,10 +127,10 @@ def _gravity(found: Check) -> tuple[int, int, int]:
 
 def _check_one(
     ctx: click.Context, model: str | None, options: dict[str, Any], seen: Observation | None, metrics: Metrics | None
-) -> tuple[Check, str]:
-    """Return the check of one engine, and the words that name its plan on a command line."""
-    plan, source, notes = _planned(ctx, model, options, seen)
-    return check(plan, seen, metrics, notes), source
+) -> Check:
+    """Return the check of one engine."""
+    plan, notes = _planned(ctx, model, options, seen)
+    return check(plan, seen, metrics, notes)
 
 
 # -- the plan
@@ -138,38 +138,37 @@ def _check_one(
 
 def _planned(
     ctx: click.Context, model: str | None, options: dict[str, Any], seen: Observation | None
-) -> tuple[Plan | None, str, tuple[str, ...]]:
-    """Return the plan, the words that name it, and notes; None where nothing tells what was planned."""
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """Return the plan and notes; None where nothing tells what was planned."""
     if model is not None and _is_plan(model):
-        plan = read_plan(model)
-        return plan, as_word(model), ()
+        return read_plan(model), ()
     typed = {
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     own = options_of(seen) if seen is not None and seen.engine == "vllm" else {}
     old = _too_old(own)
     if old and ParameterSource.COMMANDLINE is not ctx.get_parameter_source("engine_version"):
-        return None, "MODEL", (old,)
+        return None, (old,)
     if ctx.meta.get(LAUNCH):
         name, given = asked(ctx, model, options)
         if "engine_version" in own and given.get("engine_version") is None:
             given["engine_version"] = own["engine_version"]
-        return _from_options(name, given, seen), as_word(name), ()
+        return _from_options(name, given, seen), ()
     if model is not None:
-        return _from_options(model, {**own, **typed}, seen), as_word(model), ()
+        return _from_options(model, {**own, **typed}, seen), ()
     if seen is None or seen.engine != "vllm" or seen.model is None:
-        return None, "MODEL", ()
+        return None, ()
     said = str(seen.model.value)
     name = _at_hand(said)
     try:
         found = _from_options(name, {**own, **typed}, seen)
     except KvbudgetError as error:
-        return None, "MODEL", (f"There is no plan to compare with: {error}",)
+        return None, (f"There is no plan to compare with: {error}",)
     taken = "" if name == said else f" (taken for it: {shown(said, 80)})"
     note = f"The plan is what kvbudget says of {shown(name, 80)}{taken} with the arguments in the log."
     if found.document["gpu"]["name"] == "given" and "gpu_memory" not in typed:
         note += " The card is known by its memory alone; --gpu NAME says more."
-    return found, as_word(name), (note,)
+    return found, (note,)
 
 
 def _too_old(own: dict[str, Any]) -> str:
