@@ -124,8 +124,10 @@ def test_preemptions_come_first() -> None:
     assert first.change.startswith("--max-num-seqs 4 ")
 
 
-def test_no_preemptions_are_healthy() -> None:
-    assert check(None, None, read_metrics(page("peak"))).verdict == HEALTHY
+def test_no_preemptions_are_healthy_and_pressure_is_said() -> None:
+    found = check(None, None, read_metrics(page("peak")))
+    assert (found.verdict, names(found)) == (HEALTHY, ["near"])
+    assert "94 % full and 43 requests wait" in found.findings[0].cause
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ UTILIZATION = "--gpu-memory-utilization"
 FULL = 95.0
 """Percent of the cache in use from which it is called full."""
 
+NEARLY_FULL = 90.0
+"""Percent from which waiting requests mean that preemptions are near."""
+
 LOW_USE = 60.0
 HIGH_HITS = 0.3
 """Below so much use and above so many hits, the cache is fuller than the gauge says."""
@@ -109,8 +112,18 @@ def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]
 
 
 def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
-    """Say that the cache was full where nothing counts what that led to."""
+    """Say that the cache was full where nothing counts what that led to, or nearly full before it led to anything."""
     usage = seen.load.kv_usage
+    most = metrics.kv_usage_max or 0.0 if metrics is not None else 0.0
+    if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and metrics.waiting:
+        yield Finding(
+            "near",
+            f"The cache is up to {100 * most:.0f} % full and {metrics.waiting:,.0f} requests wait: preemptions are "
+            "near.",
+            "Fewer at once (a lower --max-num-seqs) or more cache prevents them; --watch 10 counts them.",
+            drift=False,
+            place=metrics.source,
+        )
     if metrics is None and seen.preemptions is None and usage.count and usage.largest >= FULL:
         yield Finding(
             "full",

@@ -60,9 +60,8 @@ def _lead(found: Check) -> Iterator[str]:
     )
     judged = sum(row.ok is not None for row in found.rows) + len(found.settings) + found.same
     if found.plan is None and found.verdict != CANNOT_TELL:
-        yield (
-            "Nothing is alarming." if found.verdict == HEALTHY else "There is no plan to compare with; see the causes."
-        )
+        calm = "See the causes." if found.findings else "Nothing is alarming."
+        yield calm if found.verdict == HEALTHY else "There is no plan to compare with; see the causes."
     elif found.verdict == CANNOT_TELL:
         yield "Nothing that was read can be compared; give MODEL or plan.json, a start-up log, or --metrics."
     elif wrong:
@@ -157,7 +156,8 @@ def _difference(row: Row) -> str:
         return ""
     if abs(row.difference) >= 2:  # noqa: PLR2004 - beyond it a factor reads better
         return f"×{row.difference + 1:.1f}"
-    return f"{row.difference:+.1%}".replace("-", "−")
+    words = f"{row.difference:+.1%}".replace("-", "−")
+    return "0.0%" if words in ("+0.0%", "−0.0%") else words
 
 
 def _figure(value: float | None, unit: str) -> str:
