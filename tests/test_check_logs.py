@@ -437,14 +437,14 @@ def test_a_line_without_end_is_cut() -> None:
 def test_a_long_log_takes_little_memory() -> None:
     line = "(APIServer pid=1) INFO 11-29 18:16:{0:02} [l.py:1] Engine 000: Running: {0} reqs, Waiting: {0} reqs, GPU KV cache usage: {0}.1%"
     access = 'INFO:     127.0.0.1:36460 - "POST /v1/completions HTTP/1.1" 200 OK'
-    odd = (f"(Worker_{i} pid={i}) Available KV cache memory: 1.0 GiB" for i in range(20_000))
-    lines = chain((line.format(i % 100) for i in range(20_000)), repeat(access, 50_000), odd)
+    odd = (f"(Worker_{i} pid={i}) Available KV cache memory: 1.0 GiB" for i in range(6_000))
+    lines = chain((line.format(i % 100) for i in range(5_000)), repeat(access, 15_000), odd)
     tracemalloc.start()
     seen = read_log(lines)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert seen.lines == 90_000
-    assert seen.load.running.count == 20_000
+    assert seen.lines == 26_000
+    assert seen.load.running.count == 5_000
     assert len(seen.terms["available_kv_cache_memory"]) <= 4096
     assert peak < 12 * MIB
 

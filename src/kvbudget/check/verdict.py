@@ -209,7 +209,7 @@ def planned(plan: Plan) -> dict[str, _Planned]:
         for name in ("activations", "non_torch", "cuda_graphs"):
             line = max((rank[name] for rank in ranks), key=lambda item: item["needs_bytes"])
             found[name] = _Planned(*(line[key] for key in _ENDS))
-        found["consumed"] = _Planned(*(a + b for a, b in zip(found["weights"], found["non_torch"], strict=True)))
+        found["consumed"] = _Planned(*map(sum, zip(found["weights"], found["non_torch"], strict=True)))
         found["budget"] = _Planned(*3 * (max(rank["budget_bytes"] for rank in b["ranks"]),))
         found["total"] = _total(plan)
         kv, bounds = b["kv"], b["bounds"]
@@ -236,12 +236,11 @@ def _total(plan: Plan) -> _Planned:
 
 
 class _Term(NamedTuple):
-    """A term of the log: its name for people, unit, whether the smallest process counts, and whether it is judged."""
+    """A term of the log: its name for people, its unit, and whether the process where it is smallest counts."""
 
     title: str
     unit: str
     smallest: bool = False
-    judged: bool = True
 
 
 _TERMS: Mapping[str, _Term] = {
@@ -297,7 +296,7 @@ def _row(name: str, term: _Term, wanted: _Planned | None, actual: float, slack: 
         return Row(term.title, term.unit, None, None, None, actual, None, place)
     if name == "weights":
         slack += max(SMALL_TENSORS, wanted.best * WEIGHTS_TOLERANCE)
-    ok = wanted.low - slack <= actual <= wanted.high + slack if term.judged else None
+    ok = wanted.low - slack <= actual <= wanted.high + slack
     return Row(term.title, term.unit, *wanted, actual, ok, place)
 
 
@@ -306,10 +305,10 @@ def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) ->
     expected = plan.expectation if plan is not None else {}
     load = seen.load
     where = metrics.source if metrics is not None else "log"
-    usage = _usage(seen, metrics)
+    p95, largest = _usage(seen, metrics)
     over_time = bool(load.running.count) or (metrics is not None and metrics.kv_usage_p95 is not None)
     most_of = "max" if over_time else "now"
-    for title, key, actual in (("KV used, p95", "p95", usage.p95), (f"KV used, {most_of}", "max", usage.largest)):
+    for title, key, actual in (("KV used, p95", "p95", p95), (f"KV used, {most_of}", "max", largest)):
         wanted = number_of(expected, "kv_used", key)
         if actual is not None:
             share = None if wanted is None else 100 * wanted
@@ -336,23 +335,14 @@ def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) ->
             yield _under("requests", PER_SECOND, wanted, metrics.requests_per_s, where, room=(wanted or 0) * 0.1)
 
 
-class Usage(NamedTuple):
-    """How full the cache was, in percent."""
-
-    now: float | None
-    p95: float | None
-    largest: float | None
-
-
-def _usage(seen: Observation, metrics: Metrics | None) -> Usage:
+def _usage(seen: Observation, metrics: Metrics | None) -> tuple[float | None, float | None]:
+    """Return how full the cache was, in percent: (95th percentile over time, the most)."""
     spread = seen.load.kv_usage
     p95, largest = (spread.quantile(0.95), spread.largest) if spread.count else (None, None)
-    now = spread.last if spread.count else None
     if metrics is not None and metrics.kv_usage_max is not None:
-        now = 100 * (metrics.kv_usage or 0.0)
         largest = max(largest or 0.0, 100 * metrics.kv_usage_max)
         p95 = 100 * metrics.kv_usage_p95 if metrics.kv_usage_p95 is not None else p95
-    return Usage(now, p95, largest)
+    return p95, largest
 
 
 def _preemption_rows(expected: Mapping[str, Any], seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
