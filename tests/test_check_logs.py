@@ -395,6 +395,7 @@ def test_what_users_write_is_not_read() -> None:
         "non-default args: {'a': 1e999, 'b': " + "9" * 3000 + "}",
         "args: Namespace(" + "a=(" * 1000,
         "vLLM API server version ",
+        "vLLM API server version 0.\r1",
         '{"log": ' + "[" * 10000,
         "\x1b[" + "9" * 10000,
     ],

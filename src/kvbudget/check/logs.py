@@ -104,12 +104,13 @@ class Reader:
     def _take(self, item: _Compiled, raw: str, place: Place) -> None:
         """Take in a line that may be meant by a row."""
         name, row, pattern = item
-        if pattern.search(raw) is None:
+        as_it_is = pattern.search(raw)
+        if as_it_is is None:
             return
         line = stripped(raw)
-        match = pattern.search(line.text)
+        match = pattern.search(line.text) or as_it_is  # what was taken off for a prefix may have been the words
         engine = self._engine(line.instance)
-        if match is not None and engine is not None:
+        if engine is not None:
             engine.take(name, row, match, line, place._replace(process=line.process))
 
     def observations(self) -> tuple[Observation, ...]:
