@@ -396,6 +396,8 @@ def test_what_users_write_is_not_read() -> None:
         "args: Namespace(" + "a=(" * 1000,
         "vLLM API server version ",
         "vLLM API server version 0.\r1",
+        "non-default args: {'a': 8J, 'b': {1, 2}, 'c': b'x', 'd': ..., 'e': [[[[[[[[[[1]]]]]]]]]]}",
+        "args: Namespace(a=8J, tensor_parallel_size=2J)",
         '{"log": ' + "[" * 10000,
         "\x1b[" + "9" * 10000,
     ],

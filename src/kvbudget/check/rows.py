@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,16 +115,26 @@ def _literal(text: str) -> Any:  # noqa: ANN401 - any literal
     if not text or len(text) > _MAX_LITERAL:
         return None
     try:
-        value = ast.literal_eval(text)
+        with warnings.catch_warnings():  # of what Python thinks of the text
+            warnings.simplefilter("ignore")
+            value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
-    return {str(key): _usual(item) for key, item in value.items()} if isinstance(value, dict) else _usual(value)
+    return _usual(value)
 
 
 _LARGEST = 1 << 62
+_DEEPEST = 8
 
 
-def _usual(value: Any) -> Any:  # noqa: ANN401 - any literal
-    """Return a value as it is, but numbers that no flag has as text."""
-    unusual = (isinstance(value, int) and abs(value) > _LARGEST) or (isinstance(value, float) and not isfinite(value))
-    return "a number out of range" if unusual else value
+def _usual(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any literal
+    """Return a value as JSON may hold it; what no flag has becomes text."""
+    if isinstance(value, dict) and depth < _DEEPEST:
+        return {str(key): _usual(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple) and depth < _DEEPEST:
+        return [_usual(item, depth + 1) for item in value]
+    if isinstance(value, float) and isfinite(value):
+        return value
+    if value is None or isinstance(value, str) or (isinstance(value, int) and abs(value) <= _LARGEST):
+        return value
+    return f"({type(value).__name__})"
