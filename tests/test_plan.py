@@ -81,6 +81,18 @@ def test_save_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(found, read_log([])).verdict == "cannot_tell"
 
 
+def test_a_plan_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["fit", "llama-3.1-8b", "--gpu", "h100", "--save-plan", "-"]
+    with pytest.raises(SystemExit) as leaving:
+        main(command)
+    assert leaving.value.code == 0
+    assert plan_from(json.loads(capsys.readouterr().out), "plan.json").engine_version == "0.32"
+    with pytest.raises(SystemExit) as leaving:
+        main([*command, "--json"])
+    assert leaving.value.code == 2
+    assert "--save-plan - and --json both write" in capsys.readouterr().err
+
+
 # -- what is no plan
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @deployment_options
 @output_options
 @click.option("--html", metavar="FILE", help="Write a page; - is standard output.")
-@click.option("--save-plan", metavar="FILE", help="Write a plan.json for `check`, `simulate` and `emit`.")
+@click.option("--save-plan", metavar="FILE", help="Write a plan for `check`; - is standard output.")
 @click.option("--no-calibration", is_flag=True, help="Leave out what `check --learn` has measured here.")
 @click.pass_context
 def fit(
@@ -60,8 +60,10 @@ def fit(
     kvbudget fit --gpu h100 -- vllm serve org/name -tp 4
     """  # noqa: D301 - click reads the backspace character
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
-    if html == "-" and output:
-        raise InputError(f"--html - and --{output} both write to standard output; give one of them or a file.")
+    writers = [name for name, target in (("--html -", html), ("--save-plan -", save_plan)) if target == "-"]
+    writers += [f"--{output}"] if output else []
+    if len(writers) > 1:
+        raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
     name = model or ""
     try:
         name, options = asked(ctx, model, options)
@@ -78,7 +80,7 @@ def fit(
         from kvbudget.present.budget_html import budget_page  # noqa: PLC0415 - only pages need it
 
         write_page(budget_page(b), html)
-    if html is None or output:
+    if (html is None or output) and save_plan != "-":
         click.echo(_rendered(b, output), nl=False)
     ctx.exit(1 if b.verdict == DOES_NOT_FIT else 0)
 
