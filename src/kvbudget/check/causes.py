@@ -43,6 +43,9 @@ OTHER_PROCESS = GIB // 2
 UNEVEN = GIB // 4
 """Bytes by which ranks must differ for the smallest to be worth naming."""
 
+PRINTED = GIB // 100
+"""The last digit of a printed GiB."""
+
 DOUBLE = 1.8
 """Weights so many times the plan's are of another type."""
 
@@ -278,6 +281,8 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     words = (
         f"one request of {length:,.0f} tokens needs {gib(int(needed))} GiB of cache and {gib(int(available))} are there"
     )
+    if needed - available < PRINTED and fits:  # both round to the same figure, or to nothing
+        words = f"one request may have {length:,.0f} tokens and the cache holds one of {fits:,.0f}"
     shorter = f"lower --max-model-len to {fits:.0f}" if fits else "lower --max-model-len"
     blocks = seen.setting("num_gpu_blocks_override")
     if blocks is not None and blocks.value:
