@@ -51,11 +51,12 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("placement", "parallel"),
     ("hub.*",),
     ("values",),
-    ("speculation", "multimodal"),
+    ("speculation", "multimodal", "measured"),
     ("deployment",),
     ("engines.*",),
     ("budgeting",),
-    ("suggestions", "grid", "explain.*"),
+    ("suggestions", "grid", "explain.*", "calibration"),
+    ("check.*",),
     ("workload", "workload.*"),
     ("simulation", "simulation.*"),
     ("present.*",),
@@ -81,6 +82,8 @@ FILES = {
     "lab": "writes",
     "cli": "writes",
     "cli_": "writes",
+    "check": "reads",
+    "calibration": "reads and writes",
 }
 """Where files are opened, and to what end."""
 

@@ -16,8 +16,10 @@ from kvbudget.basis import Basis
 from kvbudget.deployment import AUTO, DEFAULT_ENGINE_VERSION, flag
 from kvbudget.engines import vllm
 from kvbudget.engines import vllm_cache as cache
+from kvbudget.engines.estimate import Estimate
 from kvbudget.errors import CannotTell
 from kvbudget.facts import vllm as facts
+from kvbudget.measured import key_of
 from kvbudget.model.shapes import Attention
 from kvbudget.parallel import stage_bounds
 from kvbudget.units import gib
@@ -375,11 +377,25 @@ def _rank(d: Deployment, s: Settings, plan: CachePlan, number: int, stage: tuple
         s.slots,
         s.limits,
     )
+    if d.measured:
+        fixed = _corrected(fixed, d)
     requested = vllm.requested_bytes(d.card, s)
     inside = s.rules.graphs_in_budget
     given = d.kv_cache_memory_bytes
     low, best, high = (given, given, given) if given else _left(fixed, requested, graphs_inside=inside)
     return Rank(number, requested, fixed, low, best, high, needed, plan.bytes_per_block_by_rank[number], d, inside)
+
+
+def _corrected(fixed: Fixed, d: Deployment) -> Fixed:
+    """Return a rank's parts with the corrections that were measured for such a deployment."""
+    here = key_of(d)
+    changes: dict[str, Any] = {}
+    for correction in d.measured:
+        part = getattr(fixed, correction.part)
+        if correction.key == here and part.best > 0:
+            source = f"measured here, n = {correction.n}; {part.source}"
+            changes[correction.part] = Estimate(*correction.bounds(*part[:3]), source)
+    return fixed._replace(**changes)
 
 
 def _left(fixed: Fixed, requested: int, *, graphs_inside: bool) -> tuple[int, int, int]:
@@ -521,6 +537,9 @@ def _assumptions(b: Budget) -> Iterator[str]:
     yield from vllm.assumptions(d, b.settings)
     if d.card.basis is Basis.ASSUMED:
         yield f"{d.card.name}: {gib(d.card.memory_bytes)} GiB from the marketing figure (--gpu-memory)"
+    if d.measured and d.measured[0].key == key_of(d):
+        parts = ", ".join(f"{item.part.replace('_', ' ')} (n = {item.n})" for item in d.measured)
+        yield f"as measured here: {parts}; --no-calibration leaves it out"
     for key, value in d.model.assumptions:
         yield f"{key} = {value}, the class's default: the config leaves it out"
 

@@ -21,6 +21,7 @@ from kvbudget.values import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kvbudget.measured import Correction
     from kvbudget.model import Model
 
 MAX_RANKS = 1 << 16
@@ -84,6 +85,7 @@ class Deployment:
         speculative_config: What proposes tokens; vLLM's JSON text or a mapping of it will do.
         uncounted: What a launch command asks for and the budget does not count yet, a sentence each; they become
             warnings.
+        measured: Corrections of estimates from measurements of one's own (`kvbudget.calibration`).
 
     All other fields are vLLM's flags with underscores; sizes in bytes and tokens.
 
@@ -130,6 +132,7 @@ class Deployment:
     lora_dtype: str = "auto"
     fully_sharded_loras: bool = False
     uncounted: tuple[str, ...] = ()
+    measured: tuple[Correction, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every choice, and look up a card that was given by name."""
@@ -202,7 +205,8 @@ class Deployment:
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if item.name not in ("model", "gpu", "what_if", "uncounted") and getattr(self, item.name) != item.default
+            if item.name not in ("model", "gpu", "what_if", "uncounted", "measured")
+            and getattr(self, item.name) != item.default
         }
 
 

@@ -21,6 +21,7 @@ VERBS = {
     "explain": ("kvbudget.cli.explain:explain", "Where a number comes from, factor by factor."),
     "simulate": ("kvbudget.cli.simulate:simulate", "A deployment under a workload: queue, KV use, preemptions."),
     "sweep": ("kvbudget.cli.sweep:sweep", "Many simulations: rates, settings, seeds; on all cores or a cluster."),
+    "check": ("kvbudget.cli.check:check_verb", "A running engine, its log and metrics, against its plan."),
     "table": ("kvbudget.cli.table:table", "A grid of contexts, batches, KV types, layouts and GPUs."),
     "kv": ("kvbudget.cli_textbook:kv", "The textbook formula from bare numbers."),
     "lab": ("kvbudget.cli_textbook:lab", "Write the worked exercise into a folder."),
@@ -58,7 +59,7 @@ class Verbs(click.Group):
 def cli() -> None:
     """What a language model's deployment will do with a GPU's memory, before the GPU is rented.
 
-    Exit codes: 0 fits, 1 does not fit, 2 bad input, 3 cannot tell, 4 network or access.
+    Exit codes: 0 fits or as planned, 1 does not fit or drift, 2 bad input, 3 cannot tell, 4 network or access.
     """
 
 

@@ -20,6 +20,7 @@ from kvbudget.cli.options import (
     encodable,
     model_options,
     output_options,
+    with_calibration,
     write_page,
 )
 from kvbudget.errors import CannotTell, InputError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 @deployment_options
 @output_options
 @click.option("--html", metavar="FILE", help="Write a page; - is standard output.")
+@click.option("--save-plan", metavar="FILE", help="Write a plan for `check`; - is standard output.")
+@click.option("--no-calibration", is_flag=True, help="Leave out what `check --learn` has measured here.")
 @click.pass_context
 def fit(
     ctx: click.Context,
@@ -43,6 +46,8 @@ def fit(
     as_csv: bool,
     as_md: bool,
     html: str | None,
+    save_plan: str | None,
+    no_calibration: bool,
     **options: Any,  # noqa: ANN401
 ) -> None:
     """Say whether MODEL fits, and for how many requests at once.
@@ -55,24 +60,36 @@ def fit(
     kvbudget fit --gpu h100 -- vllm serve org/name -tp 4
     """  # noqa: D301 - click reads the backspace character
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
-    if html == "-" and output:
-        raise InputError(f"--html - and --{output} both write to standard output; give one of them or a file.")
+    writers = [name for name, target in (("--html -", html), ("--save-plan -", save_plan)) if target == "-"]
+    writers += [f"--{output}"] if output else []
+    if len(writers) > 1:
+        raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
     name = model or ""
     try:
         name, options = asked(ctx, model, options)
-        b = budget(build_deployment(chosen_model(name, options), options))
+        d = build_deployment(chosen_model(name, options), options)
+        b = budget(d if no_calibration else with_calibration(d))
     except CannotTell as error:
         if output == "json":
             click.echo(json.dumps(refusal_dict(name, error, options), indent=1))
             ctx.exit(error.exit_code)
         raise
+    if save_plan is not None:
+        _save_plan(b, save_plan)
     if html is not None:
         from kvbudget.present.budget_html import budget_page  # noqa: PLC0415 - only pages need it
 
         write_page(budget_page(b), html)
-    if html is None or output:
+    if (html is None or output) and save_plan != "-":
         click.echo(_rendered(b, output), nl=False)
     ctx.exit(1 if b.verdict == DOES_NOT_FIT else 0)
+
+
+def _save_plan(b: Budget, target: str) -> None:
+    """Write the plan, and say so on stderr."""
+    from kvbudget.check.plan import plan_dict  # noqa: PLC0415 - few budgets are kept
+
+    write_page(json.dumps(plan_dict(b), indent=1) + "\n", target)
 
 
 def _rendered(b: Budget, output: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -261,6 +262,21 @@ def build_deployment(model: Model, options: dict[str, Any]) -> Deployment:
     """
     given = {key: value for key, value in options.items() if value is not None and key not in ("gpu", "gpu_memory")}
     return Deployment(model=model, gpu=choose_gpu(options.get("gpu"), options.get("gpu_memory")), **given)
+
+
+def with_calibration(d: Deployment) -> Deployment:
+    """Return the deployment with what was measured here for its like, if anything was.
+
+    Raises:
+        InputError: The file of measurements is damaged.
+    """
+    given = os.environ.get("KVBUDGET_CALIBRATION")
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 - before pathlib
+    if not os.path.exists(given or os.path.join(home, "kvbudget", "calibration.json")):  # noqa: PTH110, PTH118
+        return d
+    from kvbudget.calibration import calibrated  # noqa: PLC0415 - few users have measured
+
+    return calibrated(d)
 
 
 def choose_gpu(name: str | None, memory: int | None) -> Gpu:

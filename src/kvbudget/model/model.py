@@ -38,6 +38,8 @@ class Model:
         quantization: How the checkpoint is quantized, or None.
         stored: What the headers of the checkpoint's files say, or None where none was read.
         assumptions: (key, value) of every class default that stood in for a missing key.
+        config: The parsed `config.json`.
+        beside: The parsed files that were read with it, by the names of `from_config`.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Model:
     stored: Stored | None = None
     assumptions: tuple[tuple[str, Any], ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def from_config(

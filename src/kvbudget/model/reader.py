@@ -94,6 +94,11 @@ def read_model(
         quantization=_recipe(config, hf_quant_config, quantize_config),
         assumptions=tuple(dict.fromkeys((key, value) for key, value in top.assumed)),
         config=config,
+        beside={
+            key: content
+            for key, content in (("hf_quant_config", hf_quant_config), ("quantize_config", quantize_config))
+            if content
+        },
         **parts,
     )
     _check_sanity(model, c)

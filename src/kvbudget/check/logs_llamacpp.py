@@ -1,0 +1,98 @@
+"""llama.cpp's lines; llama-server prints them with `-lv 4` alone.
+
+Source: llama.cpp of 2026-10, and public logs back to 2024 (`llm_load_tensors`, `llama_new_context_with_model`).
+"""
+
+from __future__ import annotations
+
+from kvbudget.check.observation import CAPTURING, PROFILING, SERVING
+from kvbudget.check.rows import COUNT, MIB_UNIT, Row, from_call
+
+ENGINE = "llama.cpp"
+
+_MIB = r"[0-9.]{1,18}"
+
+
+def _mib(term: str) -> dict[str, tuple[str, str]]:
+    return {"size": (term, MIB_UNIT)}
+
+
+ROWS: tuple[Row, ...] = (
+    Row("build: ", r"\bbuild: (?P<version>[0-9]{1,7}) \(", starts="server"),
+    Row(
+        "buffer size =",
+        rf"load_tensors:\s+(?P<device>\S{{1,60}}) (?:model )?buffer size =\s+(?P<size>{_MIB}) MiB",
+        _mib("weights"),
+        phase=PROFILING,
+        per_device=True,
+    ),
+    Row(
+        "KV buffer size =",
+        rf"llama_kv_cache\w*:\s+(?P<device>\S{{1,60}}) KV buffer size =\s+(?P<size>{_MIB}) MiB",
+        _mib("kv_cache"),
+        phase=CAPTURING,
+        per_device=True,
+    ),
+    Row(
+        "RS buffer size =",
+        rf"llama_memory_recurrent:\s+(?P<device>\S{{1,60}}) RS buffer size =\s+(?P<size>{_MIB}) MiB",
+        _mib("state"),
+        phase=CAPTURING,
+        per_device=True,
+    ),
+    Row(
+        "compute buffer size =",
+        rf"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+(?P<device>\S{{1,60}}) compute buffer size =\s+"
+        rf"(?P<size>{_MIB}) MiB",
+        _mib("compute_buffer"),
+        phase=CAPTURING,
+        per_device=True,
+    ),
+    Row(
+        "output buffer size =",
+        rf"(?:llama_context|llama_new_context_with_model):\s+(?P<device>\S{{1,60}})\s+output buffer size =\s+"
+        rf"(?P<size>{_MIB}) MiB",
+        _mib("output_buffer"),
+        per_device=True,
+    ),
+    Row(
+        "using device ",
+        rf"using device (?P<device>\S{{1,60}})\s+\(.*\)\s+-\s+(?P<size>{_MIB}) MiB free",
+        _mib("free_at_start"),
+        per_device=True,
+    ),
+    Row(
+        "n_ctx ",
+        r"(?:llama_context|llama_init_from_model|llama_new_context_with_model): n_ctx\s+= (?P<tokens>[0-9]{1,12})",
+        {"tokens": ("kv_cache_size_tokens", COUNT)},
+    ),
+    Row(
+        "n_ctx_per_seq",
+        r"n_ctx_per_seq\s+= (?P<length>[0-9]{1,12})",
+        {"length": ("max_model_len", COUNT)},
+    ),
+    Row(
+        "n_ctx_slot = ",
+        r"n_ctx_slot = (?P<length>[0-9]{1,12})",
+        {"length": ("max_model_len", COUNT)},
+    ),
+    Row(
+        " cells,",
+        rf"llama_kv_cache\w*: size =\s+{_MIB} MiB \(\s*(?P<cells>[0-9]{{1,12}}) cells,\s+[0-9]+ layers,\s+(?P<slots>[0-9]+)",
+        {"cells": ("cells", COUNT), "slots": ("slots", COUNT)},
+        phase=CAPTURING,
+    ),
+    Row("general.name", r"general\.name\s+(?:str\s+)?= (?P<model>[^\r\n]{1,200})"),
+    Row("server is listening", r"server is listening on", phase=SERVING),
+    Row(
+        "n_parallel",
+        r"(?P<settings>n_parallel = [0-9]{1,6})",
+        settings=lambda text: from_call(text.replace(" = ", "=")),
+    ),
+    Row(
+        "failed to find free space in the KV cache",
+        r"failed to find free space in the KV cache",
+        preempts=True,
+    ),
+    Row("out of memory", r"ggml\w*: .{0,200}out of memory|cudaMalloc failed: out of memory", refusal="out_of_memory"),
+)

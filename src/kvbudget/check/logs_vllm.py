@@ -1,0 +1,243 @@
+"""vLLM's lines, V0 and V1, 0.4 to 0.33.
+
+Patterns that `kvbudget explain log` knows come from `kvbudget.facts.log_lines`; the rest stands here. Source: the
+format strings of the released wheels 0.6.6 to 0.33.0, and public logs of older versions (vllm-project/vllm#10517).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvbudget.check.observation import CAPTURING, PROFILING, SERVING
+from kvbudget.check.rows import COUNT, FLAG, GIB_UNIT, Row, from_call, from_dict
+from kvbudget.facts.log_lines import LOG_LINES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENGINE = "vllm"
+
+_PATTERNS: Mapping[str, str] = {line.name: line.pattern for line in LOG_LINES}
+
+_GIB = r"-?[0-9.]{1,18}"
+_NUMBER = r"[0-9][0-9.]{0,17}"
+
+
+def _gib(**groups: str) -> dict[str, tuple[str, str]]:
+    return {group: (term, GIB_UNIT) for group, term in groups.items()}
+
+
+ROWS: tuple[Row, ...] = (
+    # -- who it is and what it was asked
+    Row("API server version", r"vLLM API server version (?P<version>[\w.+-]{1,40})", starts="server"),
+    Row("█  version ", r"█\s+version (?P<version>[\w.+-]{1,40})", starts="server"),
+    Row("█  model ", r"█\s+model\s+(?P<model>\S{1,500})"),
+    Row("non-default args: ", r"non-default args: (?P<settings>\{.*)", settings=from_dict, typed=True),
+    Row("args: Namespace(", r"\bargs: Namespace\((?P<settings>.*)", settings=from_call, typed=True),
+    Row(
+        "LLM engine (v",
+        r"Initializing an? (?:V[01] )?LLM engine \(v(?P<version>[\w.+-]{1,40})\) with config: (?P<settings>.*)",
+        settings=from_call,
+        starts="engine",
+    ),
+    Row(
+        "max_num_batched_tokens=",
+        r"Chunked prefill is enabled with (?P<settings>max_num_batched_tokens=[0-9]{1,12})",
+        settings=from_call,
+    ),
+    Row("Using max model len ", r"Using max model len (?P<length>[0-9]{1,15})", {"length": ("max_model_len", COUNT)}),
+    Row("device_name=", r"(?P<settings>device_name=[\w-]{1,80})", settings=from_call),
+    # -- weights
+    Row("weights took", _PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
+    Row("Model loading took", _PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
+    # -- the profile run of V0
+    Row(
+        "total_gpu_memory (",
+        rf"total_gpu_memory \((?P<total>{_GIB})\s?GiB\) x gpu_memory_utilization \((?P<fraction>{_NUMBER})\) = "
+        rf"(?P<budget>{_GIB})\s?GiB",
+        _gib(total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
+        phase=PROFILING,
+    ),
+    Row(
+        "model weights take",
+        rf"model weights take (?P<weights>{_GIB})\s?GiB; non_torch_memory takes (?P<non_torch>{_GIB})\s?GiB; PyTorch "
+        rf"activation peak memory takes (?P<activations>{_GIB})\s?GiB; the rest of the memory reserved for KV Cache is "
+        rf"(?P<kv>{_GIB})\s?GiB",
+        _gib(weights="weights", non_torch="non_torch", activations="activations", kv="available_kv_cache_memory"),
+        phase=CAPTURING,
+    ),
+    Row(
+        "Memory profiling results: ",
+        rf"total_gpu_memory=(?P<total>{_GIB})\s?GiB initial_memory_usage=(?P<initial>{_GIB})\s?GiB "
+        rf"peak_torch_memory=(?P<peak>{_GIB})\s?GiB.{{0,400}}?non_torch_memory=(?P<non_torch>{_GIB})\s?GiB "
+        rf"kv_cache_size=(?P<kv>{_GIB})\s?GiB gpu_memory_utilization=(?P<fraction>{_NUMBER})",
+        _gib(total="total", peak="torch_peak", non_torch="non_torch", kv="available_kv_cache_memory")
+        | {"fraction": ("gpu_memory_utilization", FLAG)},
+        phase=CAPTURING,
+    ),
+    # -- the same in a table, vllm-project/vllm#10511
+    Row(
+        "total_gpu_memory", rf"total_gpu_memory\s{{1,20}}(?P<total>{_GIB})\s?GiB", _gib(total="total"), phase=PROFILING
+    ),
+    Row("model weights take", rf"model weights take\s{{1,20}}(?P<weights>{_GIB})\s?GiB\s*$", _gib(weights="weights")),
+    Row("non_torch_memory", rf"non_torch_memory\s{{1,20}}(?P<non_torch>{_GIB})\s?GiB", _gib(non_torch="non_torch")),
+    Row(
+        "PyTorch activation peak",
+        rf"PyTorch activation peak memory\s{{1,20}}(?P<activations>{_GIB})\s?GiB",
+        _gib(activations="activations"),
+    ),
+    Row(
+        "available_kv_cache_memory",
+        rf"available_kv_cache_memory\s{{1,20}}(?P<kv>{_GIB})\s?GiB",
+        _gib(kv="available_kv_cache_memory"),
+        phase=CAPTURING,
+    ),
+    # -- the profile run of V1; the first three at VLLM_LOGGING_LEVEL=DEBUG
+    Row(
+        "Initial free memory",
+        rf"Initial free memory: (?P<free>{_GIB}) GiB[;,] [Rr]equested memory: (?P<fraction>{_NUMBER}) \(util\), "
+        rf"(?P<budget>{_GIB}) GiB",
+        _gib(free="free_at_start", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
+    ),
+    Row(
+        "torch peak memory increase",
+        rf"torch peak memory increase: (?P<activations>{_GIB})\s?GiB; "
+        rf"(?:non-torch forward increase memory: (?P<non_torch>{_GIB})\s?GiB; )?"
+        rf"(?:total consumed \(from mem_get_info\): (?P<consumed>{_GIB})\s?GiB; )?weights memory: (?P<weights>{_GIB})\s?GiB",
+        _gib(activations="activations", non_torch="non_torch", consumed="consumed", weights="weights"),
+    ),
+    Row(
+        "Available KV cache memory", _PATTERNS["available_kv"], _gib(pool="available_kv_cache_memory"), phase=CAPTURING
+    ),
+    Row(
+        "Free memory on device",
+        rf"Free memory on device \((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup\. Desired GPU memory utilization "
+        rf"is \((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)\. Actual usage is "
+        rf"(?:(?P<weights>{_GIB}) GiB for weight, |(?P<consumed>{_GIB}) GiB for consumed memory \(weights \+ non-torch\), )"
+        rf"(?P<activations>{_GIB}) GiB for peak activation, "
+        rf"(?:(?P<non_torch>{_GIB}) GiB for non-torch memory, )?and (?P<graphs>{_GIB}) GiB for CUDAGraph memory\."
+        rf"(?:.{{0,400}}?Current kv cache memory in use is (?P<kv>{_GIB}) GiB)?",
+        _gib(
+            free="free_at_start",
+            total="total",
+            budget="budget",
+            weights="weights",
+            consumed="consumed",
+            activations="activations",
+            non_torch="non_torch",
+            graphs="cuda_graphs",
+            kv="available_kv_cache_memory",
+        )
+        | {"fraction": ("gpu_memory_utilization", FLAG)},
+        phase=CAPTURING,
+    ),
+    Row(
+        "for KV cache on node",
+        rf"\((?P<kv>{_GIB})/(?P<total>{_GIB})\) GiB for KV cache on node",
+        _gib(kv="available_kv_cache_memory", total="total"),
+        phase=CAPTURING,
+    ),
+    Row(
+        "initial KV cache memory",
+        rf"Initial free memory (?P<free>{_GIB}) GiB, reserved (?P<kv>{_GIB}) GiB memory for KV Cache",
+        _gib(free="free_at_start", kv="available_kv_cache_memory"),
+        phase=CAPTURING,
+    ),
+    Row(
+        "memory for KV Cache as specified",
+        rf"Initial free memory (?P<free>{_GIB}) GiB, reserved (?P<kv>{_GIB}) GiB",
+        _gib(free="free_at_start", kv="available_kv_cache_memory"),
+        phase=CAPTURING,
+    ),
+    # -- the cache
+    Row("KV cache size: ", _PATTERNS["kv_cache_size"], {"tokens": ("kv_cache_size_tokens", COUNT)}, phase=CAPTURING),
+    Row(
+        "Maximum concurrency for",
+        _PATTERNS["max_concurrency"],
+        {"length": ("max_model_len", COUNT), "concurrency": ("max_concurrency", FLAG)},
+        phase=CAPTURING,
+    ),
+    Row(
+        " blocks: ",
+        r"(?:# )?(?:GPU|cuda|CUDA|CPU|cpu|rocm|xpu) blocks: (?P<blocks>[0-9,]{1,20})(?:, # CPU blocks: [0-9,]{1,20})?",
+        {"blocks": ("num_gpu_blocks", COUNT)},
+        phase=CAPTURING,
+    ),
+    Row(
+        "num_gpu_blocks_override=",
+        r"Overriding num_gpu_blocks=[0-9]{1,15} with num_gpu_blocks_override=(?P<blocks>[0-9]{1,15})",
+        {"blocks": ("num_gpu_blocks", COUNT)},
+        phase=CAPTURING,
+    ),
+    Row(
+        "Auto-fit max_model_len",
+        r"Auto-fit max_model_len: reduced from [0-9,]+ to (?P<fits>[0-9,]{1,20})",
+        {"fits": ("max_model_len", COUNT)},
+        phase=CAPTURING,
+    ),
+    Row("Setting attention block size to", _PATTERNS["hybrid_block"], {"tokens": ("block_size", COUNT)}),
+    # -- CUDA graphs
+    Row("Graph capturing finished", _PATTERNS["graphs"], _gib(gib="cuda_graphs"), phase=CAPTURING),
+    Row(
+        "CUDA graph pool memory",
+        _PATTERNS["graph_pool"],
+        _gib(actual="cuda_graphs", estimated="cuda_graphs_estimated"),
+        phase=CAPTURING,
+    ),
+    Row(
+        "Estimated CUDA graph memory",
+        rf"Estimated CUDA graph memory: (?P<estimated>{_GIB}) GiB",
+        _gib(estimated="cuda_graphs_estimated"),
+        phase=CAPTURING,
+    ),
+    # -- it serves
+    Row("init engine (profile", r"init engine \(profile, create kv cache", phase=SERVING),
+    Row("Application startup complete", r"Application startup complete", phase=SERVING),
+    Row("Starting vLLM ", r"Starting vLLM (?:API )?server", phase=SERVING),
+    Row(
+        "Running: ",
+        rf"(?:Avg prompt throughput: (?P<prompt>{_NUMBER}) tokens/s, Avg generation throughput: (?P<generation>{_NUMBER}) "
+        r"tokens/s, )?Running: (?P<running>[0-9]{1,12}) reqs, (?:Swapped: [0-9]{1,12} reqs, )?(?:Waiting|Pending): "
+        rf"(?P<waiting>[0-9]{{1,12}}) reqs,.{{0,400}}?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%"
+        rf"(?:, Prefix cache hit rate: (?:GPU: )?(?P<hits>{_NUMBER})%)?",
+        stats=True,
+        phase=SERVING,
+    ),
+    Row("Preemptions: ", r"Preemptions: (?P<preemptions>[0-9]{1,12})", preempts=True),
+    Row(
+        "is preempted by",
+        r"Sequence group \S{1,200} is preempted by \S{1,80} mode because there is not enough KV cache space"
+        r"(?:.{0,400}?total_num_cumulative_preemption=(?P<preemptions>[0-9]{1,12}))?",
+        preempts=True,
+        cumulative=True,
+    ),
+    # -- it refuses
+    Row(
+        "on startup is less than",
+        rf"Free memory on device.{{0,80}}?\((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup is less than .{{0,120}}?"
+        rf"\((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)",
+        _gib(free="free_at_start", total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
+        refusal="start_free",
+        errors={"free": GIB_UNIT, "total": GIB_UNIT, "budget": GIB_UNIT, "fraction": FLAG},
+    ),
+    Row("No available memory for the cache", _PATTERNS["no_cache_memory"], refusal="no_cache_memory"),
+    Row(
+        "To serve at least one request",
+        _PATTERNS["cache_too_small"],
+        refusal="cache_too_small",
+        errors={"length": COUNT, "needed": GIB_UNIT, "available": GIB_UNIT, "fits": COUNT},
+    ),
+    Row(
+        "is larger than the maximum number of tokens",
+        _PATTERNS["cache_too_small_v0"],
+        refusal="cache_too_small_v0",
+        errors={"length": COUNT, "fits": COUNT},
+    ),
+    Row("Cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len: not enough", refusal="no_cache_memory"),
+    Row(
+        "out of memory",
+        r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<size>[0-9.]{1,18}) (?P<unit>[KMGT]iB)",
+        refusal="out_of_memory",
+    ),
+    Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
+)

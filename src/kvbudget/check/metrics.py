@@ -1,0 +1,338 @@
+"""What an engine's metrics say: one page of them, or what a Prometheus server has kept."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbudget.errors import AccessError, InputError
+from kvbudget.facts import metric_names as facts
+from kvbudget.headers.source import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAX_PAGE = 16 << 20
+"""Characters of a metrics page; an engine's has some 70,000, one of many adapters a few million."""
+
+MAX_LINE = 1 << 14
+MAX_BAD_LINES = 1000
+
+NEARLY_ALL = 0.9
+"""The share of requests in one bucket from which the mean stands for them."""
+
+_PREFIXES = ("vllm:", "sglang:", "llamacpp:")
+_SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+class Sample(NamedTuple):
+    """One value of a metric with its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Lengths(NamedTuple):
+    """A histogram of lengths in tokens, of all engines together.
+
+    Attributes:
+        requests: How many.
+        total: Tokens of all of them.
+        edges: Upper bounds of the buckets, ascending, without infinity.
+        below: Requests up to each bound.
+    """
+
+    requests: float
+    total: float
+    edges: tuple[float, ...]
+    below: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean length."""
+        return self.total / self.requests if self.requests else 0.0
+
+    def quantile(self, share: float) -> float:
+        """Return a quantile, interpolated inside its bucket; above the last bound it is that bound.
+
+        Where one bucket holds nearly all requests, the mean says more than a point inside it.
+        """
+        wanted = share * self.requests
+        at = bisect_left(self.below, wanted)
+        if not self.edges or at >= len(self.edges):
+            return self.edges[-1] if self.edges else self.mean
+        low, start = (self.edges[at - 1], self.below[at - 1]) if at else (0.0, 0.0)
+        inside = self.below[at] - start
+        if inside >= NEARLY_ALL * self.requests and low <= self.mean <= self.edges[at]:
+            return self.mean
+        return low + (self.edges[at] - low) * ((wanted - start) / inside if inside > 0 else 1.0)
+
+    def bucket(self, share: float) -> tuple[float, float]:
+        """Return the bounds between which a quantile certainly lies."""
+        at = bisect_left(self.below, share * self.requests)
+        if at >= len(self.edges):
+            return (self.edges[-1] if self.edges else 0.0), inf
+        return (self.edges[at - 1] if at else 0.0), self.edges[at]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """What the metrics say, of all engines behind one address together.
+
+    Args:
+        source: The address or file.
+        engine: "vllm", "sglang", "llama.cpp".
+        models: Names of what is served.
+        engines: How many engines there are (data-parallel replicas, pods).
+        kv_usage: The share of the KV cache in use now, 0 to 1: the mean over engines.
+        kv_usage_max: The largest: of the engines now, of a range over all its time.
+        kv_usage_p95: Of a range; None for a single page.
+        running: Requests that run, all engines.
+        waiting: Requests that wait, all engines.
+        waiting_max: The most of a range.
+        preemptions: Requests that lost their cache since the start, or in the range.
+        preemptions_per_s: Their rate, None where the time is not known.
+        preemptions_per_s_max: The highest of a range.
+        finished: Requests finished in the same time.
+        requests_per_s: Their rate.
+        seconds: The time that the counts cover.
+        prompt: Lengths of prompts.
+        output: Lengths of answers.
+        prefix_hit_rate: Tokens of prompts found in the cache, 0 to 1, None where none was looked for.
+        cache_config: Labels of `vllm:cache_config_info`, of the engine with the fewest blocks.
+        notes: What was odd, a sentence each.
+    """
+
+    source: str
+    engine: str
+    models: tuple[str, ...] = ()
+    engines: int = 1
+    kv_usage: float | None = None
+    kv_usage_max: float | None = None
+    kv_usage_p95: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+    waiting_max: float | None = None
+    preemptions: float | None = None
+    preemptions_per_s: float | None = None
+    preemptions_per_s_max: float | None = None
+    finished: float | None = None
+    requests_per_s: float | None = None
+    seconds: float | None = None
+    prompt: Lengths | None = None
+    output: Lengths | None = None
+    prefix_hit_rate: float | None = None
+    cache_config: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def config_number(self, name: str) -> float | None:
+        """Return a figure of the cache's configuration, None if it is not there."""
+        return _finite(self.cache_config.get(name, ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        names = [name for name in self.__slots__ if name not in ("prompt", "output", "cache_config")]
+        found = {name: getattr(self, name) for name in names}
+        found |= {"models": list(self.models), "notes": list(self.notes), "cache_config": dict(self.cache_config)}
+        for name, lengths in (("prompt_tokens", self.prompt), ("output_tokens", self.output)):
+            found[name] = lengths and {
+                "requests": lengths.requests,
+                "mean": lengths.mean,
+                "p50": lengths.quantile(0.5),
+                "p95": lengths.quantile(0.95),
+            }
+        return found
+
+
+def read_metrics(text: str, source: str = "metrics", now: float | None = None) -> Metrics:
+    """Return what a metrics page says.
+
+    Args:
+        text: The page, in Prometheus's text format.
+        source: Its address or file, for messages.
+        now: When it was fetched, seconds since 1970; None where that is not known, and there are no rates then.
+
+    Raises:
+        InputError: It is no metrics page, or too long.
+        AccessError: It is another page (HTML), or that of a router.
+    """
+    if len(text) > MAX_PAGE:
+        raise InputError(f"{shown(source)} is longer than {MAX_PAGE >> 20} MiB; give the metrics of one engine.")
+    _refuse_html(text, source)
+    samples, bad = _samples(text)
+    _refuse_router(samples, text, source)
+    by_name: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_name.setdefault(sample.name, []).append(sample)
+    engine = next((row.engine for row in facts.METRIC_NAMES if _found(by_name, row.names)), None)
+    if engine is None:
+        raise InputError(
+            f"{shown(source)} has no metric of a known engine (vllm:…, sglang:…, llamacpp:…); give an engine's own "
+            "/metrics."
+        )
+    started = [sample.value for sample in by_name.get(facts.STARTED, ())]
+    seconds = now - min(started) if now is not None and started and now > min(started) else None
+    notes = (f"{bad:,} lines of {shown(source)} were not understood.",) if bad else ()
+    return _metrics(_Page(engine, by_name), source, seconds, notes)
+
+
+class _Page(NamedTuple):
+    """An engine's samples by name."""
+
+    engine: str
+    by_name: Mapping[str, list[Sample]]
+
+    def samples(self, meaning: str) -> list[Sample]:
+        """Return the samples of a meaning under its newest name."""
+        names = names_of(meaning, self.engine)
+        return next((self.by_name[name] for name in names if name in self.by_name), [])
+
+    def values(self, meaning: str) -> list[float]:
+        """Return the finite values of a meaning."""
+        return [sample.value for sample in self.samples(meaning) if isfinite(sample.value)]
+
+    def total(self, meaning: str) -> float | None:
+        """Return the sum over engines, None if the metric is not there."""
+        values = self.values(meaning)
+        return sum(values) if values else None
+
+    def lengths(self, meaning: str) -> Lengths | None:
+        """Return a histogram, of all engines together."""
+        for name in names_of(meaning, self.engine):
+            buckets = [
+                (_finite(sample.labels.get("le", ""), infinite=True), sample.value)
+                for sample in self.by_name.get(f"{name}_bucket", ())
+            ]
+            count, total = (
+                sum(sample.value for sample in self.by_name.get(f"{name}{end}", ())) for end in ("_count", "_sum")
+            )
+            if buckets:
+                return lengths_of(buckets, count, total)
+        return None
+
+
+def names_of(meaning: str, engine: str) -> tuple[str, ...]:
+    """Return the names of a meaning, newest first."""
+    return next((row.names for row in facts.METRIC_NAMES if (row.meaning, row.engine) == (meaning, engine)), ())
+
+
+def lengths_of(buckets: Iterable[tuple[float | None, float]], count: float, total: float) -> Lengths | None:
+    """Return a histogram from (upper bound, requests up to it), several of which may have one bound; None if empty."""
+    summed: dict[float, float] = {}
+    for edge, value in buckets:
+        if edge is not None and isfinite(value):
+            summed[edge] = summed.get(edge, 0.0) + value
+    count = count or summed.pop(inf, 0.0)
+    summed.pop(inf, None)
+    if not count > 0 or not isfinite(count + total):
+        return None
+    edges = tuple(sorted(summed))
+    below = [summed[edge] for edge in edges]
+    for i, (before, here) in enumerate(pairwise(below), 1):  # a scrape between two updates may count backwards
+        below[i] = max(before, here, below[i - 1])
+    return Lengths(count, total, edges, tuple(below))
+
+
+def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, ...]) -> Metrics:
+    """Return the figures of a page."""
+    usage = page.values(facts.KV_USAGE)
+    queries, hits = page.total(facts.PREFIX_QUERIES), page.total(facts.PREFIX_HITS)
+    preemptions, finished = page.total(facts.PREEMPTIONS), page.total(facts.FINISHED)
+    every = page.samples(facts.RUNNING) or page.samples(facts.KV_USAGE)
+    models = dict.fromkeys(sample.labels.get("model_name", "") for sample in every)
+    configs: list[Mapping[str, str]] = [sample.labels for sample in page.samples(facts.CONFIG)]
+    poorest: Mapping[str, str] = min(configs, key=_blocks, default={})
+    config = dict(poorest)
+    tokens = page.values(facts.KV_TOKENS)
+    if tokens:
+        config["kv_cache_size_tokens"] = f"{min(tokens):.0f}"
+    return Metrics(
+        source=source,
+        engine=page.engine,
+        models=tuple(shown(name) for name in models if name),
+        engines=max(1, len(every)),
+        kv_usage=sum(usage) / len(usage) if usage else None,
+        kv_usage_max=max(usage, default=None),
+        running=page.total(facts.RUNNING),
+        waiting=page.total(facts.WAITING),
+        preemptions=preemptions,
+        preemptions_per_s=preemptions / seconds if preemptions is not None and seconds else None,
+        finished=finished,
+        requests_per_s=finished / seconds if finished is not None and seconds else None,
+        seconds=seconds,
+        prompt=page.lengths(facts.PROMPT_LENGTHS),
+        output=page.lengths(facts.OUTPUT_LENGTHS),
+        prefix_hit_rate=hits / queries if hits is not None and queries else None,
+        cache_config=config,
+        notes=notes,
+    )
+
+
+def _blocks(labels: Mapping[str, str]) -> float:
+    return _finite(labels.get("num_gpu_blocks", "")) or inf
+
+
+def _samples(text: str) -> tuple[list[Sample], int]:
+    """Return the samples of names that matter, and how many lines were not understood."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - few commands read metrics
+
+    def parsed(lines: str) -> list[Sample]:
+        return [
+            Sample(sample.name, sample.labels, float(sample.value))
+            for family in text_string_to_metric_families(lines)
+            for sample in family.samples
+        ]
+
+    wanted = (*_PREFIXES, *facts.ROUTERS, facts.STARTED)
+    lines = [line.strip() for line in text.splitlines() if line.lstrip().startswith(wanted)]
+    kept = [line for line in lines if len(line) <= MAX_LINE]
+    bad = len(lines) - len(kept)
+    try:
+        return parsed("\n".join(kept)), bad
+    except (ValueError, IndexError, KeyError):
+        samples: list[Sample] = []
+        for line in kept:
+            try:
+                samples += parsed(line)
+            except (ValueError, IndexError, KeyError):
+                bad += 1
+                if bad > MAX_BAD_LINES:
+                    break
+        return samples, bad
+
+
+def _found(by_name: Mapping[str, list[Sample]], names: tuple[str, ...]) -> bool:
+    return any(name + end in by_name for name in names for end in ("", *_SUFFIXES))
+
+
+def _refuse_html(text: str, source: str) -> None:
+    head = text[:1000].lstrip().lower()
+    if head.startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
+        raise AccessError(f"{shown(source)} answered HTML, not Prometheus text; give the engine's own /metrics.")
+    if head.startswith("{"):
+        raise AccessError(f"{shown(source)} answered JSON, not Prometheus text; give the engine's own /metrics.")
+
+
+def _refuse_router(samples: list[Sample], text: str, source: str) -> None:
+    """Refuse a router's page: it has no cache."""
+    names = {sample.name for sample in samples}
+    if any(name in names for row in facts.METRIC_NAMES if row.meaning == facts.CONFIG for name in row.names):
+        return
+    for start, what in facts.ROUTERS.items():
+        if any(name.startswith(start) for name in names) or f"\n{start}" in text:
+            raise AccessError(
+                f"{shown(source)} is {what} (it names {start}…); give an engine's pod, or --prometheus URL for all."
+            )
+
+
+def _finite(text: str, *, infinite: bool = False) -> float | None:
+    """Return a number, None if the text is none."""
+    try:
+        value = float(text[:40])
+    except ValueError:
+        return None
+    return value if isfinite(value) or (infinite and value == inf) else None

@@ -1,0 +1,53 @@
+"""The command that plans again with what was measured."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from kvbudget.deployment import flag
+
+if TYPE_CHECKING:
+    from kvbudget.check.metrics import Lengths, Metrics
+    from kvbudget.check.plan import Plan
+
+
+def replan_command(plan: Plan | None, metrics: Metrics | None) -> str:
+    """Return the `kvbudget simulate` command with the measured lengths and rate, "" if they were not measured.
+
+    Args:
+        plan: What was planned: its file, or its model with the choices; MODEL stands where there was none.
+        metrics: What was measured; medians are interpolated inside a histogram's buckets.
+    """
+    if metrics is None or metrics.prompt is None or metrics.output is None:
+        return ""
+    words = ["kvbudget simulate", *_named(plan)]
+    if metrics.requests_per_s:
+        words.append(f"--rate {metrics.requests_per_s:.3g}")
+    words += [f"--prompt-tokens {_spelled(metrics.prompt)}", f"--output-tokens {_spelled(metrics.output)}"]
+    return " ".join(words)
+
+
+def _named(plan: Plan | None) -> list[str]:
+    """Return the words that name a deployment on a command line."""
+    if plan is None:
+        return ["MODEL --gpu NAME"]
+    if plan.path:
+        return [shlex.quote(plan.path)]
+    gpu = plan.document["gpu"]
+    card = f"--gpu-memory {gpu['memory_bytes']}" if gpu["name"] == "given" else f"--gpu {shlex.quote(gpu['name'])}"
+    return [shlex.quote(plan.document["model"]["name"]), card, *(_typed(*item) for item in plan.choices.items())]
+
+
+def _typed(name: str, value: Any) -> str:  # noqa: ANN401 - any choice
+    """Return a choice as it is typed."""
+    if isinstance(value, bool):
+        return flag(name) if value else f"--no-{flag(name)[2:]}"
+    return f"{flag(name)} {shlex.quote(json.dumps(value) if isinstance(value, dict) else str(value))}"
+
+
+def _spelled(lengths: Lengths) -> str:
+    """Return lengths as `simulate` takes them: lognormal with median and 95th percentile, or one length."""
+    p50, p95 = (max(1, round(lengths.quantile(share))) for share in (0.5, 0.95))
+    return f"lognormal:{p50}:{p95}" if p95 > p50 else f"{p50}"

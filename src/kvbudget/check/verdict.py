@@ -1,0 +1,390 @@
+"""A running engine against its plan: what differs, why, and what to turn.
+
+A row compares one figure: the plan's interval, widened by nothing but what rounding in print may hide. A finding is a
+cause in a sentence with the change to make. Preemptions come first: a card looks busy while requests are recomputed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbudget.budgeting import LOADED
+from kvbudget.check.causes import causes
+from kvbudget.check.observation import Observation
+from kvbudget.check.settings import differences
+from kvbudget.errors import InputError
+from kvbudget.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kvbudget.check.causes import Finding
+    from kvbudget.check.metrics import Metrics
+    from kvbudget.check.plan import Plan
+    from kvbudget.check.settings import Difference
+
+HEALTHY, DRIFT, CANNOT_TELL = "healthy", "drift", "cannot_tell"
+
+BYTES, TOKENS, BLOCKS, TIMES, SHARE, REQUESTS, PER_SECOND, PLAIN = (
+    "GiB",
+    "tokens",
+    "blocks",
+    "x",
+    "%",
+    "requests",
+    "per s",
+    "",
+)
+
+SMALL_TENSORS = 2 * MIB
+"""Scales and rounding of the allocator, which nobody counts."""
+
+WEIGHTS_TOLERANCE = 0.001
+
+DRIVER_SLACK = 150 * MIB
+"""By which the total that CUDA shows moves between drivers."""
+
+GIVEN_TOTAL_TOLERANCE = 0.02
+"""The same where a card was given by a size that may be the driver's or the one on the box."""
+
+LONGER_TRAFFIC = 1.25
+"""Measured over planned length from which the traffic is another one."""
+
+
+class Row(NamedTuple):
+    """One figure: planned and actual.
+
+    Attributes:
+        name: What it is.
+        unit: One of the units above.
+        low: The plan's lower bound, None where nothing was planned.
+        plan: The plan's best figure.
+        high: The plan's upper bound.
+        actual: What was seen, None where it was not.
+        ok: Whether it lies within the plan; None where that cannot be told or does not matter.
+        place: Where it was seen.
+    """
+
+    name: str
+    unit: str
+    low: float | None
+    plan: float | None
+    high: float | None
+    actual: float | None
+    ok: bool | None
+    place: str
+
+    @property
+    def difference(self) -> float | None:
+        """Actual less plan, relative to the plan; None where either is missing or the plan is nothing."""
+        if self.plan is None or self.actual is None or not self.plan:
+            return None
+        return (self.actual - self.plan) / abs(self.plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The answer.
+
+    Args:
+        verdict: "healthy", "drift" or "cannot_tell".
+        engine: Its name.
+        version: What runs, "" where it is not known.
+        plan: The plan, None where there was none.
+        observation: What the log says, None where none was read.
+        metrics: What the metrics say, None where none were read.
+        rows: Figures.
+        settings: Choices that differ.
+        same: How many choices are as planned.
+        findings: Causes, the gravest first.
+        notes: What the reader should know of how this was told, a sentence each.
+    """
+
+    verdict: str
+    engine: str
+    version: str
+    plan: Plan | None
+    observation: Observation | None
+    metrics: Metrics | None
+    rows: tuple[Row, ...]
+    settings: tuple[Difference, ...]
+    same: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "schema": 1,
+            "verdict": self.verdict,
+            "engine": {"name": self.engine or None, "version": self.version or None},
+            "plan": None
+            if self.plan is None
+            else {"path": self.plan.path or None, "engine_version": self.plan.engine_version},
+            "rows": [row._asdict() | {"difference": row.difference} for row in self.rows],
+            "settings": [item._asdict() for item in self.settings],
+            "findings": [item._asdict() for item in self.findings],
+            "observation": self.observation.to_dict() if self.observation else None,
+            "metrics": self.metrics.to_dict() if self.metrics else None,
+            "notes": list(self.notes),
+        }
+
+
+def check(
+    plan: Plan | None,
+    observation: Observation | None = None,
+    metrics: Metrics | None = None,
+    notes: tuple[str, ...] = (),
+) -> Check:
+    """Return how a running engine stands to its plan.
+
+    Args:
+        plan: What was planned; without one the figures stand alone.
+        observation: What its log says.
+        metrics: What its metrics say.
+        notes: Sentences to hand on.
+    """
+    seen = observation or Observation(engine="")
+    runs = seen.engine or (metrics.engine if metrics is not None else "vllm")
+    if plan is not None and runs != plan.budget["engine"].get("name", "vllm"):
+        notes = (*notes, f"The plan is for {plan.budget['engine'].get('name', 'vllm')} and {runs} runs: not compared.")
+        plan = None
+    rows = tuple(_rows(plan, seen, metrics))
+    differing, same = differences(plan, seen, metrics) if plan is not None else ((), 0)
+    findings = tuple(causes(plan, seen, metrics, rows, differing))
+    judged = [row.ok for row in rows if row.ok is not None]
+    if False in judged or any(finding.drift for finding in findings):
+        verdict = DRIFT
+    elif judged:
+        verdict = HEALTHY
+    else:
+        verdict = CANNOT_TELL
+    version = str(seen.version.value) if seen.version else ""
+    return Check(
+        verdict=verdict,
+        engine=seen.engine or (metrics.engine if metrics else ""),
+        version=version,
+        plan=plan,
+        observation=observation,
+        metrics=metrics,
+        rows=rows,
+        settings=differing,
+        same=same,
+        findings=findings,
+        notes=(*notes, *_notes(plan, seen, metrics), *seen.notes, *(metrics.notes if metrics else ())),
+    )
+
+
+def _notes(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[str]:
+    """Yield what limits the answer."""
+    if is_cpu(seen) and plan is not None:
+        yield "The engine runs on a CPU: its memory is the host's, so that the card's figures are not compared."
+    if metrics is not None and metrics.requests_per_s is not None and metrics.kv_usage_p95 is None:
+        yield "Rates are means since the engine's process began, idle time included; --prometheus has those of a range."
+    if seen.engine == "vllm" and seen.load.running.count and preemptions_of(seen, metrics) is None:
+        yield "vLLM V1 writes no line for a preemption; --metrics URL counts them."
+
+
+# -- rows
+
+
+class _Planned(NamedTuple):
+    """One planned figure."""
+
+    low: float
+    best: float
+    high: float
+
+
+def planned(plan: Plan) -> dict[str, _Planned]:
+    """Return the plan's figures by the names of an observation's terms; of several ranks what the engine prints."""
+    b = plan.budget
+    found: dict[str, _Planned] = {}
+    try:
+        ranks = [{line["name"]: line for line in rank["lines"]} for rank in b["ranks"]]
+        loaded = [[line for name, line in rank.items() if name in LOADED] for rank in ranks]
+        weights = max(loaded, key=lambda lines: sum(line["needs_bytes"] for line in lines))
+        found["weights"] = _Planned(*(sum(line[key] for line in weights) for key in _ENDS))
+        for name in ("activations", "non_torch", "cuda_graphs"):
+            line = max((rank[name] for rank in ranks), key=lambda item: item["needs_bytes"])
+            found[name] = _Planned(*(line[key] for key in _ENDS))
+        found["consumed"] = _Planned(*map(sum, zip(found["weights"], found["non_torch"], strict=True)))
+        found["budget"] = _Planned(*3 * (max(rank["budget_bytes"] for rank in b["ranks"]),))
+        found["total"] = _total(plan)
+        kv, bounds = b["kv"], b["bounds"]
+        pool = "available_kv_cache_memory"
+        found[pool] = _Planned(kv[f"{pool}_low_bytes"], kv[f"{pool}_bytes"], kv[f"{pool}_high_bytes"])
+        for name in ("num_gpu_blocks", "kv_cache_size_tokens", "max_concurrency"):
+            low, high = bounds[name]
+            if kv[name] is not None and low is not None and high is not None:
+                found[name] = _Planned(low, kv[name], high)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"The plan is damaged ({type(error).__name__}: {error}); make it again.") from None
+    return found
+
+
+_ENDS = ("low_bytes", "needs_bytes", "high_bytes")
+
+
+def _total(plan: Plan) -> _Planned:
+    gpu = plan.document["gpu"]
+    seen = gpu["engine_total_bytes"]
+    size = seen or gpu["memory_bytes"]
+    slack = DRIVER_SLACK if seen else int(size * GIVEN_TOTAL_TOLERANCE)
+    return _Planned(size - slack, size, size + slack)
+
+
+class _Term(NamedTuple):
+    """A term of the log: its name for people, its unit, and whether the process where it is smallest counts."""
+
+    title: str
+    unit: str
+    smallest: bool = False
+
+
+_TERMS: Mapping[str, _Term] = {
+    "total": _Term("GPU memory", BYTES, smallest=True),
+    "budget": _Term("budget", BYTES, smallest=True),
+    "weights": _Term("weights", BYTES),
+    "activations": _Term("activations, peak", BYTES),
+    "non_torch": _Term("non-torch", BYTES),
+    "consumed": _Term("weights + non-torch", BYTES),
+    "cuda_graphs": _Term("CUDA graphs", BYTES),
+    "kv_cache": _Term("KV buffer", BYTES),
+    "k_cache": _Term("K cache", BYTES),
+    "v_cache": _Term("V cache", BYTES),
+    "state": _Term("state", BYTES),
+    "compute_buffer": _Term("compute buffer", BYTES),
+    "output_buffer": _Term("output buffer", BYTES),
+    "available_kv_cache_memory": _Term("available KV", BYTES, smallest=True),
+    "num_gpu_blocks": _Term("KV blocks", BLOCKS, smallest=True),
+    "kv_cache_size_tokens": _Term("KV size", TOKENS, smallest=True),
+    "max_concurrency": _Term("max concurrency", TIMES, smallest=True),
+}
+
+_OF_THE_CARD = ("total", "budget", "available_kv_cache_memory")
+"""Terms that mean the host's memory where the engine runs on a CPU."""
+
+
+def _rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
+    """Yield the figures of the start-up, then those of the load."""
+    figures = planned(plan) if plan is not None else {}
+    on_cpu = is_cpu(seen)
+    for name, term in _TERMS.items():
+        figure = seen.smallest(name) if term.smallest else seen.largest(name)
+        if figure is None and metrics is not None and name in ("num_gpu_blocks", "kv_cache_size_tokens"):
+            number = metrics.config_number(name)
+            if number is not None:
+                yield _row(name, term, figures.get(name), number, 0.0, metrics.source)
+            continue
+        if figure is None:
+            continue
+        wanted = None if on_cpu and name in _OF_THE_CARD else figures.get(name)
+        yield _row(name, term, wanted, figure.value, figure.slack, str(figure.place))
+    yield from _load_rows(plan, seen, metrics)
+
+
+def is_cpu(seen: Observation) -> bool:
+    """Return whether the engine runs on a processor, whose memory is not a card's."""
+    device = seen.setting("device_config")
+    return device is not None and str(device.value) == "cpu"
+
+
+def _row(name: str, term: _Term, wanted: _Planned | None, actual: float, slack: float, place: str) -> Row:
+    if wanted is None:
+        return Row(term.title, term.unit, None, None, None, actual, None, place)
+    if name == "weights":
+        slack += max(SMALL_TENSORS, wanted.best * WEIGHTS_TOLERANCE)
+    ok = wanted.low - slack <= actual <= wanted.high + slack
+    return Row(term.title, term.unit, *wanted, actual, ok, place)
+
+
+def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
+    """Yield what is seen under load; without an expectation only preemptions are judged: nobody plans them."""
+    expected = plan.expectation if plan is not None else {}
+    load = seen.load
+    where = metrics.source if metrics is not None else "log"
+    p95, largest = _usage(seen, metrics)
+    over_time = bool(load.running.count) or (metrics is not None and metrics.kv_usage_p95 is not None)
+    most_of = "max" if over_time else "now"
+    for title, key, actual in (("KV used, p95", "p95", p95), (f"KV used, {most_of}", "max", largest)):
+        wanted = number_of(expected, "kv_used", key)
+        if actual is not None:
+            share = None if wanted is None else 100 * wanted
+            yield _under(title, SHARE, share, actual, where, room=5.0)
+    running = metrics.running if metrics is not None else None
+    most = max(load.running.largest, running or 0)
+    if load.running.count or running is not None:
+        yield _under(f"running, {most_of}", REQUESTS, number_of(expected, "running", "max"), most, where, room=1.0)
+    waiting = max(load.waiting.largest, (metrics.waiting_max or metrics.waiting or 0) if metrics is not None else 0)
+    if load.waiting.count or (metrics is not None and metrics.waiting is not None):
+        yield _under(f"waiting, {most_of}", REQUESTS, number_of(expected, "waiting", "max"), waiting, where, room=5.0)
+    yield from _preemption_rows(expected, seen, metrics)
+    if metrics is not None:
+        for title, lengths, key in (
+            ("prompt tokens, median", metrics.prompt, "prompt_tokens"),
+            ("output tokens, median", metrics.output, "output_tokens"),
+        ):
+            if lengths is not None:
+                yield _length_row(
+                    title, number_of(expected, key, "p50"), lengths.quantile(0.5), lengths.bucket(0.5), where
+                )
+        wanted = number_of(expected, "rate_per_s")
+        if metrics.requests_per_s is not None:
+            yield _under("requests", PER_SECOND, wanted, metrics.requests_per_s, where, room=(wanted or 0) * 0.1)
+
+
+def _usage(seen: Observation, metrics: Metrics | None) -> tuple[float | None, float | None]:
+    """Return how full the cache was, in percent: (95th percentile over time, the most)."""
+    spread = seen.load.kv_usage
+    p95, largest = (spread.quantile(0.95), spread.largest) if spread.count else (None, None)
+    if metrics is not None and metrics.kv_usage_max is not None:
+        largest = max(largest or 0.0, 100 * metrics.kv_usage_max)
+        p95 = 100 * metrics.kv_usage_p95 if metrics.kv_usage_p95 is not None else p95
+    return p95, largest
+
+
+def _preemption_rows(expected: Mapping[str, Any], seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
+    count = preemptions_of(seen, metrics)
+    if count is None:
+        return
+    where = metrics.source if metrics is not None and metrics.preemptions is not None else str(seen.preempted or "log")
+    wanted = number_of(expected, "preemptions_per_s")
+    seconds = number_of(expected, "simulated_s")
+    if wanted is None and seconds:
+        planned_count = number_of(expected, "preemptions")
+        wanted = None if planned_count is None else planned_count / seconds
+    rate = metrics.preemptions_per_s if metrics is not None else None
+    if rate is not None and wanted is not None:
+        ok = rate <= max(1.5 * wanted, wanted + 0.01)
+        yield Row("preemptions", PER_SECOND, wanted, wanted, wanted, rate, ok, where)
+        return
+    yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0 or bool(wanted), where)
+
+
+def preemptions_of(seen: Observation, metrics: Metrics | None) -> float | None:
+    """Return how many requests lost their cache, None where nothing says it."""
+    counts = [seen.preemptions, metrics.preemptions if metrics is not None else None]
+    known = [count for count in counts if count is not None]
+    return max(known) if known else None
+
+
+def _under(title: str, unit: str, wanted: float | None, actual: float, where: str, *, room: float) -> Row:
+    """Return a row that is well as long as the figure is not above what was planned."""
+    ok = None if wanted is None else actual <= wanted + room
+    return Row(title, unit, wanted, wanted, wanted, actual, ok, where)
+
+
+def _length_row(title: str, wanted: float | None, actual: float, bounds: tuple[float, float], where: str) -> Row:
+    """Return a row of lengths: it is well if the bucket's lower bound is not far above the plan."""
+    ok = None if wanted is None else bounds[0] <= wanted * LONGER_TRAFFIC
+    return Row(title, TOKENS, wanted, wanted, wanted, actual, ok, where)
+
+
+def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
+    """Return a number of an expectation, None where it is not there or none."""
+    value: Any = expected
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,376 @@
+"""`kvbudget check`: a running engine against its plan; its twin in Python is `kvbudget.check`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from kvbudget import __version__
+from kvbudget.budgeting import budget
+from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Reader, check, plan_of, read_metrics, read_plan
+from kvbudget.check.fetch import get
+from kvbudget.check.lines import lines_of
+from kvbudget.check.plan import KIND, MAX_BYTES
+from kvbudget.check.replan import replan_command
+from kvbudget.check.settings import options_of
+from kvbudget.cli.asked import LAUNCH, TakesLaunch, asked
+from kvbudget.cli.options import (
+    NUMBER,
+    build_deployment,
+    choose_gpu,
+    chosen_model,
+    chosen_output,
+    deployment_options,
+    model_options,
+)
+from kvbudget.errors import AccessError, CannotTell, InputError, KvbudgetError
+from kvbudget.facts.vllm import parse_version
+from kvbudget.headers.source import shown
+from kvbudget.present.checked import check_document
+from kvbudget.present.document import as_markdown, as_text
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+    from kvbudget.check import Check, Metrics, Observation, Plan
+    from kvbudget.facts.gpus import Gpu
+
+EXIT_CODES = {HEALTHY: 0, DRIFT: 1, CANNOT_TELL: CannotTell.exit_code}
+
+_GRAVITY = (CANNOT_TELL, HEALTHY, DRIFT)
+
+SHORTEST_WATCH_S = 0.2
+
+
+@click.command("check", cls=TakesLaunch, options_metavar="[OPTIONS]", short_help="A running engine against its plan.")
+@click.argument("model", required=False, metavar="[MODEL|PLAN.json] [-- COMMAND...]")
+@click.option("--log", "logs", metavar="FILE", multiple=True, help="The engine's log, .gz too; - is standard input.")
+@click.option(
+    "--metrics", "metrics_at", metavar="URL|FILE", help="The engine's /metrics, or a page of it that was saved."
+)
+@click.option("--prometheus", metavar="URL", help="A Prometheus server that scrapes the engines.")
+@click.option("--range", "span", default="24h", show_default=True, help="How far back to ask Prometheus: 30m, 24h, 7d.")
+@click.option("--selector", default="", metavar="LABELS", help="Which series: 'namespace=\"prod\"'.")
+@click.option("--watch", type=float, metavar="SECONDS", help="Read the metrics again and again.")
+@click.option("--samples", type=NUMBER, help="How often, with --watch.  [default: until it is stopped]")
+@click.option("--learn", is_flag=True, help="Keep what was seen, for later budgets of its like.")
+@model_options
+@deployment_options
+@click.option("--md", "as_md", is_flag=True, help="Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, schema 1.")
+@click.pass_context
+def check_verb(
+    ctx: click.Context,
+    /,
+    model: str | None,
+    logs: tuple[str, ...],
+    metrics_at: str | None,
+    prometheus: str | None,
+    span: str,
+    selector: str,
+    watch: float | None,
+    samples: int | None,
+    learn: bool,
+    as_md: bool,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Say whether a running engine is what was planned, which term differs, and what to turn.
+
+    The plan is a file of `fit --save-plan`, or what MODEL with its flags or a launch command after -- comes to.
+    With a log alone it is rebuilt from the log's own arguments.
+
+    Exit codes: 0 as planned, 1 drift, 2 bad input, 3 cannot tell, 4 network or access.
+
+    \b
+    kvbudget check plan.json --log engine.log --metrics http://127.0.0.1:8000/metrics
+    kvbudget check --log engine.log
+    kvbudget check plan.json --prometheus http://127.0.0.1:9090 --range 24h
+    """  # noqa: D301 - click reads the backspace character
+    output = chosen_output({"json": as_json, "md": as_md})
+    if not logs and not metrics_at and not prometheus:
+        raise InputError("Nothing to check; give --log FILE, --metrics URL or --prometheus URL.")
+    if metrics_at and prometheus:
+        raise InputError("--metrics and --prometheus exclude each other; give one engine's page or the server of all.")
+    if watch is not None:
+        _check_watch(watch, metrics_at, output)
+    observations = _read_logs(logs) if logs else (None,)
+    metrics = _read_prometheus(prometheus, span, selector) if prometheus else _read_metrics(metrics_at)
+    results = [_check_one(ctx, model, dict(options), seen, metrics) for seen in observations]
+    found = max(results, key=_gravity)
+    if learn:
+        _learn(found)
+    command = replan_command(found.plan, metrics) if found.verdict == DRIFT else ""
+    engines = [(one.observation.instance, one.verdict) for one in results if one.observation is not None]
+    _show(found, command, output, engines)
+    code = EXIT_CODES[found.verdict]
+    if watch is not None and metrics_at is not None:
+        code = max(code, _watch(metrics_at, watch, samples))
+    ctx.exit(code)
+
+
+def _gravity(found: Check) -> tuple[int, int, int]:
+    """Return what the worst of several engines is chosen by."""
+    wrong = sum(row.ok is False for row in found.rows) + sum(finding.drift for finding in found.findings)
+    return _GRAVITY.index(found.verdict), wrong, len(found.rows)
+
+
+def _check_one(
+    ctx: click.Context, model: str | None, options: dict[str, Any], seen: Observation | None, metrics: Metrics | None
+) -> Check:
+    """Return the check of one engine."""
+    plan, notes = _planned(ctx, model, options, seen)
+    return check(plan, seen, metrics, notes)
+
+
+# -- the plan
+
+
+def _planned(
+    ctx: click.Context, model: str | None, options: dict[str, Any], seen: Observation | None
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """Return the plan and notes; None where nothing tells what was planned."""
+    if model is not None and _is_plan(model):
+        return read_plan(model), ()
+    typed = {
+        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    own = options_of(seen) if seen is not None and seen.engine == "vllm" else {}
+    old = _too_old(own)
+    if old and ParameterSource.COMMANDLINE is not ctx.get_parameter_source("engine_version"):
+        return None, (old,)
+    if ctx.meta.get(LAUNCH):
+        name, given = asked(ctx, model, options)
+        if "engine_version" in own and given.get("engine_version") is None:
+            given["engine_version"] = own["engine_version"]
+        return _from_options(name, given, seen), ()
+    if model is not None:
+        return _from_options(model, {**own, **typed}, seen), ()
+    if seen is None or seen.engine != "vllm" or seen.model is None:
+        return None, ()
+    said = str(seen.model.value)
+    name = _at_hand(said)
+    try:
+        found = _from_options(name, {**own, **typed}, seen)
+    except KvbudgetError as error:
+        return None, (f"There is no plan to compare with: {error}",)
+    taken = "" if name == said else f" (taken for it: {shown(said, 80)})"
+    note = f"The plan is what kvbudget says of {shown(name, 80)}{taken} with the arguments in the log."
+    if found.document["gpu"]["name"] == "given" and "gpu_memory" not in typed:
+        note += " The card is known by its memory alone; --gpu NAME says more."
+    return found, (note,)
+
+
+def _too_old(own: dict[str, Any]) -> str:
+    """Return why nothing was planned for the version in the log, "" if its rules are known."""
+    try:
+        parse_version(own.get("engine_version", "0.32"))
+    except InputError:
+        return f"The rules of vLLM {shown(own['engine_version'], 20)} are not known, so that nothing is compared."
+    return ""
+
+
+_SNAPSHOT = re.compile(r".*models--(?P<org>[\w.-]+?)--(?P<name>[\w.-]+)/snapshots/.*")
+
+
+def _at_hand(model: str) -> str:
+    """Return under which name a server's model may be known here: a path of its own is no path of ours."""
+    if not model.startswith(("/", ".", "~")) or Path(model).expanduser().exists():
+        return model
+    from kvbudget.facts.catalogue import find_model  # noqa: PLC0415 - few logs name a path
+
+    match = _SNAPSHOT.fullmatch(model)
+    if match:
+        return f"{match['org']}/{match['name']}"
+    row = find_model(model.rstrip("/").rpartition("/")[2])
+    return row.hub if row else model
+
+
+def _from_options(model: str, options: dict[str, Any], seen: Observation | None) -> Plan:
+    card = _card(options, seen)
+    loaded = chosen_model(model, options)
+    deployment = build_deployment(loaded, {**options, "gpu": None, "gpu_memory": 1 << 30}).replaced(gpu=card)
+    return plan_of(budget(deployment))
+
+
+def _card(options: dict[str, Any], seen: Observation | None) -> Gpu:
+    """Return the card that was named, or the one that the log shows."""
+    name, memory = options.get("gpu"), options.get("gpu_memory")
+    if name is not None or memory is not None or seen is None:
+        return choose_gpu(name, memory)
+    from kvbudget.facts.gpus import find_gpu  # noqa: PLC0415 - few logs name their card
+
+    said, total = seen.setting("device_name"), seen.smallest("total")
+    if said is not None:
+        try:
+            return find_gpu(str(said.value).replace("_", " "))
+        except InputError:
+            pass
+    if total is not None and total.value >= 1 << 20:
+        return choose_gpu(None, int(total.value))
+    raise InputError("The log does not tell the card; give --gpu NAME or --gpu-memory 79.19GiB.")
+
+
+def _is_plan(path: str) -> bool:
+    """Return whether a file holds a plan, of whatever schema."""
+    if not path.lower().endswith(".json"):
+        return False
+    try:
+        if Path(path).stat().st_size > MAX_BYTES:
+            return False
+        with Path(path).open("rb") as file:
+            return KIND.encode() in file.read(1 << 12)
+    except OSError:
+        return False
+
+
+# -- what is read
+
+
+def _read_logs(paths: tuple[str, ...]) -> tuple[Observation, ...]:
+    reader = Reader()
+    for path in paths:
+        with _opened(path) as stream:
+            try:
+                reader.read(lines_of(stream), path)
+            except (OSError, EOFError) as error:
+                raise AccessError(f"{path[:200]} cannot be read: {error}.") from None
+    return reader.observations()
+
+
+def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+    if path == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        if path.lower().endswith(".gz"):
+            return gzip.open(path, "rb")  # type: ignore[return-value] # a binary reader
+        return Path(path).open("rb")
+    except OSError as error:
+        raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}.") from None
+
+
+def _read_metrics(where: str | None) -> Metrics | None:
+    if where is None:
+        return None
+    if where.lower().startswith(("http://", "https://")):
+        return read_metrics(get(where), where, now=time.time())
+    try:
+        with Path(where).open("rb") as file:
+            text = file.read((16 << 20) + 1).decode("utf-8", "replace")
+    except OSError as error:
+        raise AccessError(f"{where[:200]} cannot be read: {error.strerror or error}.") from None
+    return read_metrics(text, where)
+
+
+def _read_prometheus(url: str, span: str, selector: str) -> Metrics:
+    from kvbudget.check.prometheus import ask_prometheus, parse_range  # noqa: PLC0415 - few checks are of a fleet
+
+    return ask_prometheus(url, parse_range(span), selector)
+
+
+# -- what is said
+
+
+def _show(found: Check, command: str, output: str, engines: list[tuple[str, str]]) -> None:
+    if output == "json":
+        every = [{"instance": instance or None, "verdict": verdict} for instance, verdict in engines]
+        data = {"kvbudget": __version__, **found.to_dict(), "replan": command or None, "engines": every}
+        click.echo(json.dumps(data, indent=1, default=str))
+        return
+    if len(engines) > 1:
+        click.echo(f"kvbudget: note: the log has {len(engines)} engines; this is the worst.", err=True)
+    document = check_document(found, command)
+    click.echo((as_markdown if output == "md" else as_text)(document), nl=False)
+
+
+def _learn(found: Check) -> None:
+    """Keep what was seen, and say on stderr what that was."""
+    from kvbudget.calibration import learn  # noqa: PLC0415 - few checks learn
+
+    if found.plan is None or found.observation is None:
+        raise InputError("--learn needs a log and what was planned; give --log FILE, and MODEL or plan.json.")
+    if found.settings:
+        raise InputError(
+            "--learn: the server runs with other choices than the plan, so that the difference is not the estimate's; "
+            "give MODEL, so that the log's own are taken."
+        )
+    terms = {}
+    for name in ("activations", "non_torch", "cuda_graphs"):
+        figure = found.observation.largest(name)
+        if figure is not None:
+            terms[name] = figure.value
+    seen = found.observation
+    start = f"{seen.first_time} {seen.model.value if seen.model else ''}".strip()
+    path, kept = learn(found.plan.deployment, terms, start)
+    words = ", ".join(f"{name} (n = {count})" for name, count in kept.items()) or "nothing: the log has no such term"
+    click.echo(f"kvbudget: learned {words}; {path}", err=True)
+
+
+# -- the live view
+
+
+def _check_watch(seconds: float, metrics_at: str | None, output: str) -> None:
+    if metrics_at is None or not metrics_at.lower().startswith(("http://", "https://")):
+        raise InputError("--watch needs an address to read again; give --metrics http://….")
+    if output:
+        raise InputError(f"--watch and --{output} exclude each other; leave one out.")
+    if not seconds >= SHORTEST_WATCH_S:
+        raise InputError(f"--watch {seconds:g}: expected at least {SHORTEST_WATCH_S:g} seconds.")
+
+
+def _watch(where: str, seconds: float, samples: int | None) -> int:
+    """Show a line for each reading until it is stopped; return 1 if requests were preempted meanwhile."""
+    columns = f"{'time':8}  {'running':>7}  {'waiting':>7}  {'KV':>5}  {'preempted':>9}  {'tokens/s':>8}"
+    click.echo(f"\n{columns}  verdict")
+    before: tuple[float, Metrics] | None = None
+    worst, count = 0, 0
+    try:
+        while samples is None or count < samples:
+            time.sleep(seconds)
+            try:
+                now = _read_metrics(where)
+            except AccessError as error:
+                click.echo(f"{time.strftime('%H:%M:%S')}  {error}")
+                worst = max(worst, AccessError.exit_code if samples is not None and count + 1 >= samples else 0)
+                count += 1
+                continue
+            assert now is not None  # noqa: S101 - there is an address
+            lost = max(0.0, (now.preemptions or 0) - (before[1].preemptions or 0)) if before else 0.0
+            tokens = _token_rate(before, now)
+            verdict = _live_verdict(now, lost)
+            worst = max(worst, int(verdict == "preempting"))
+            click.echo(
+                f"{time.strftime('%H:%M:%S')}  {now.running or 0:>7,.0f}  {now.waiting or 0:>7,.0f}  "
+                f"{100 * (now.kv_usage_max or 0):>4.0f}%  {lost:>9,.0f}  {tokens:>8}  {verdict}"
+            )
+            sys.stdout.flush()
+            before = (time.monotonic(), now)
+            count += 1
+    except KeyboardInterrupt:
+        pass
+    return worst
+
+
+def _token_rate(before: tuple[float, Metrics] | None, now: Metrics) -> str:
+    if before is None or now.output is None:
+        return "–"
+    earlier = before[1].output.total if before[1].output else 0.0
+    return f"{max(0.0, now.output.total - earlier) / max(1e-9, time.monotonic() - before[0]):,.0f}"
+
+
+def _live_verdict(now: Metrics, lost: float) -> str:
+    if lost:
+        return "preempting"
+    if (now.kv_usage_max or 0) >= 0.95:  # noqa: PLR2004 - the cache is full
+        return "full"
+    return "queueing" if now.waiting else "ok"

@@ -1,0 +1,699 @@
+"""A running engine against its plan: verdicts, causes with their directions, reports at 80 columns, the command line.
+
+`KVBUDGET_UPDATE_GOLDEN=1 pytest tests/test_check.py` rewrites the reports; read the difference before keeping it.
+"""
+
+# ruff: noqa: E501 - a printed line stays whole
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvbudget.budgeting import budget
+from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
+from kvbudget.check.replan import replan_command
+from kvbudget.cli import main
+from kvbudget.deployment import Deployment
+from kvbudget.hub import load_model
+from kvbudget.present.checked import check_document
+from kvbudget.present.document import as_markdown, as_text
+from kvbudget.units import GIB
+from test_check_metrics import prometheus, serve
+from vllm_lines import start_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kvbudget.check.observation import Observation
+
+HERE = Path(__file__).parent
+LOGS = HERE / "logs"
+GOLDEN = HERE / "golden"
+
+CHOICES: dict[str, Any] = {"max_model_len": 8192, "gpu_memory_utilization": 0.95, "max_num_seqs": 1024}
+ARGS = {"model": "meta-llama/Llama-3.1-8B-Instruct", **CHOICES}
+
+MEASURED: dict[str, Any] = {
+    "weights": 14.99,
+    "activations": 1.89,
+    "non_torch": 0.25,
+    "graphs": 0.6,
+    "available": 58.11,
+    "tokens": 476_032,
+    "concurrency": 58.11,
+    "length": 8192,
+    "total": 79.19,
+    "free": 78.6,
+    "fraction": 0.95,
+}
+"""Llama 3.1 8B on an H100 80GB under vLLM 0.19, as a capacity study of 2026-04 published it part by part (bench/public_starts.py); tokens and concurrency follow."""
+
+
+@cache
+def plan(**choices: Any) -> Plan:  # noqa: ANN401 - any choice
+    d = Deployment(model=load_model("llama-3.1-8b"), gpu="h100", **{"engine_version": "0.19.0", **CHOICES, **choices})
+    return plan_of(budget(d))
+
+
+def expecting(base: Plan, **expectation: Any) -> Plan:  # noqa: ANN401 - any JSON
+    return Plan(path="plan.json", document={**base.document, "expectation": expectation})
+
+
+def log(
+    version: tuple[int, int, int] = (0, 19, 0),
+    args: dict[str, Any] | None = None,
+    **figures: Any,  # noqa: ANN401 - any figure
+) -> Observation:
+    return read_log(start_up(version, {**MEASURED, **figures}, ARGS if args is None else args), "engine.log")
+
+
+def names(found: Check) -> list[str]:
+    return [finding.name for finding in found.findings]
+
+
+def recorded(name: str) -> Observation:
+    return read_log((LOGS / name).read_text(encoding="utf-8").splitlines(), name)
+
+
+def page(name: str) -> str:
+    return (LOGS / f"vllm_0.32_metrics_{name}.txt").read_text(encoding="utf-8")
+
+
+# -- verdicts
+
+
+def test_a_published_start_is_as_planned() -> None:
+    found = check(plan(), log())
+    assert (found.verdict, found.findings, found.settings) == (HEALTHY, (), ())
+    judged = {row.name for row in found.rows if row.ok}
+    assert judged >= {
+        "GPU memory",
+        "budget",
+        "weights",
+        "activations, peak",
+        "non-torch",
+        "CUDA graphs",
+        "available KV",
+        "KV size",
+    }
+
+
+def test_nothing_known_cannot_be_told() -> None:
+    assert check(None, read_log(["hello"])).verdict == CANNOT_TELL
+    assert check(None, log()).verdict == CANNOT_TELL
+
+
+def test_preemptions_come_first() -> None:
+    found = check(None, recorded("vllm_0.32_preempting.log"), read_metrics(page("after")))
+    assert found.verdict == DRIFT
+    assert names(found)[0] == "preemptions"
+    first = found.findings[0]
+    assert first.cause.startswith("135 preemptions for 48 finished requests")
+    assert "the cache of 4,128 holds 4 of them whole" in first.cause
+    assert first.change.startswith("--max-num-seqs 4 ")
+
+
+def test_no_preemptions_are_healthy_and_pressure_is_said() -> None:
+    found = check(None, None, read_metrics(page("peak")))
+    assert (found.verdict, names(found)) == (HEALTHY, ["near"])
+    assert "94 % full and 43 requests wait" in found.findings[0].cause
+
+
+@pytest.mark.parametrize(
+    ("figures", "name"),
+    [
+        ({"weights": 29.98}, "weights"),
+        ({"activations": 9.0}, "activations"),
+        ({"graphs": 5.0}, "cuda_graphs"),
+        ({"non_torch": 3.0}, "non_torch"),
+        ({"total": 94.0}, "gpu_memory"),
+        ({"free": 60.0}, "other_process"),
+    ],
+)
+def test_the_term_that_differs_is_named(figures: dict[str, Any], name: str) -> None:
+    found = check(plan(), log(**figures))
+    assert found.verdict == DRIFT
+    assert name in names(found)
+
+
+def test_twice_the_weights_are_another_precision() -> None:
+    (finding,) = check(plan(), log(weights=29.98)).findings
+    assert "another precision" in finding.cause
+
+
+@pytest.mark.parametrize("available", [57.0, 57.2, 59.5])
+def test_a_pool_outside_the_interval(available: float) -> None:
+    found = check(plan(), log(available=available))
+    (row,) = [row for row in found.rows if row.name == "available KV"]
+    assert row.low is not None
+    assert row.high is not None
+    assert row.ok == (row.low - 0.005 * GIB <= available * GIB <= row.high + 0.005 * GIB)
+
+
+def test_a_pool_that_nothing_explains() -> None:
+    """The log of vLLM 0.9 has the pool and none of its parts."""
+    short = check(plan(engine_version="0.9.2"), log((0, 9, 2), available=50.0, tokens=409_600, concurrency=50.0))
+    assert "pool" in names(short)
+    (finding,) = [finding for finding in short.findings if finding.name == "pool"]
+    assert "GiB less than planned" in finding.cause
+    assert "bytes_per_token" not in names(short)
+
+
+def test_a_cache_of_another_type() -> None:
+    """The same pool holds twice the tokens: the server's cache is fp8."""
+    found = check(plan(), log(tokens=952_064, concurrency=116.22))
+    (finding,) = [finding for finding in found.findings if finding.drift]
+    assert finding.name == "bytes_per_token"
+    assert finding.cause.startswith("A token takes 65,5")
+
+
+def test_every_drift_has_a_cause() -> None:
+    for figures in ({"weights": 20.0}, {"available": 40.0}, {"tokens": 1000}, {"graphs": 9.0}, {"total": 60.0}):
+        for version in ((0, 9, 2), (0, 13, 0), (0, 19, 0), (0, 28, 0)):
+            found = check(plan(), log(version, **figures))
+            assert found.verdict == DRIFT
+            assert any(finding.drift for finding in found.findings), (version, figures)
+
+
+# -- choices
+
+
+def test_a_flag_that_is_missing_on_the_server() -> None:
+    args = {key: value for key, value in ARGS.items() if key != "max_num_seqs"}
+    found = check(plan(max_num_seqs=160), log(args=args))
+    (item,) = found.settings
+    assert (item.name, item.plan, item.actual, item.missing) == ("max_num_seqs", 160, 1024, True)
+    (cause,) = [finding for finding in found.findings if finding.name == "setting:max_num_seqs"]
+    assert cause.cause == "--max-num-seqs 160 of the plan is missing on the server, which runs with 1024."
+    assert "--max-num-seqs 160" in cause.change
+
+
+def test_a_flag_that_is_missing_and_the_default_anyway() -> None:
+    args = {key: value for key, value in ARGS.items() if key != "max_num_seqs"}
+    assert check(plan(), log(args=args)).settings == ()
+
+
+def test_a_flag_with_another_value() -> None:
+    found = check(plan(), log(args={**ARGS, "max_num_seqs": 256}))
+    (item,) = found.settings
+    assert (item.plan, item.actual, item.missing) == (1024, 256, False)
+
+
+def test_another_version_says_what_changed() -> None:
+    found = check(plan(), log((0, 28, 0)))
+    (finding,) = [finding for finding in found.findings if finding.name == "version"]
+    assert "counts CUDA graphs into the budget" in finding.cause
+    assert "--engine-version 0.28.0" in finding.change
+
+
+def test_a_patch_release_is_the_same_version() -> None:
+    assert check(plan(), log((0, 19, 1))).settings == ()
+
+
+@pytest.mark.parametrize(("typed", "alike"), [("auto", True), ("bfloat16", True), ("fp8", False)])
+def test_cache_types(typed: str, alike: bool) -> None:
+    found = check(plan(), log(args={**ARGS, "kv_cache_dtype": typed}))
+    assert (found.settings == ()) == alike
+
+
+# -- ranks
+
+
+def test_the_smallest_rank_decides() -> None:
+    lines = start_up((0, 19, 0), MEASURED, ARGS)
+    more = [
+        f"(Worker_TP{i} pid={i}) INFO 06-10 12:00:01 [g.py:1] Available KV cache memory: {size} GiB"
+        for i, size in ((1, 58.11), (3, 50.0))
+    ]
+    found = check(plan(), read_log([*lines, *more]))
+    (row,) = [row for row in found.rows if row.name == "available KV"]
+    assert row.actual == 50 * GIB
+    assert "smallest_rank" in names(found)
+    assert any("Worker_TP3 has 50.00 GiB" in finding.cause for finding in found.findings)
+
+
+# -- refusals and their directions
+
+
+def refused(*lines: str) -> Check:
+    return check(None, read_log(["INFO 06-10 12:00:00 [a.py:1] vLLM API server version 0.28.0", *lines], "engine.log"))
+
+
+OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 seconds"
+
+
+@pytest.mark.parametrize(
+    ("lines", "says", "turn"),
+    [
+        (
+            (
+                "ValueError: To serve at least one request with the model's max seq len (32768), (4.0 GiB KV cache is needed, which is larger than the available KV cache memory (2.5 GiB). Based on the available memory, the estimated maximum model length is 20480.",
+            ),
+            "short by 1.50",
+            "Raise --gpu-memory-utilization",
+        ),
+        (("ValueError: No available memory for the cache blocks.",), "not one block", "Raise --gpu-memory-utilization"),
+        (
+            (
+                "ValueError: Free memory on device cuda:0 (60.0/79.19 GiB) on startup is less than desired GPU memory utilization (0.92, 72.85 GiB). Decrease GPU memory utilization",
+            ),
+            "another process holds 19.19",
+            "lower --gpu-memory-utilization to 0.75",
+        ),
+        ((SERVES, OUT_OF_MEMORY), "Out of memory while serving", "Lower --gpu-memory-utilization"),
+        ((OUT_OF_MEMORY,), "while loading", "Use more GPUs"),
+        (
+            ("Model loading took 14.99 GiB memory and 3.1 seconds", OUT_OF_MEMORY),
+            "in the profile run",
+            "Lower --max-num-batched-tokens",
+        ),
+        (("Available KV cache memory: 6.51 GiB", OUT_OF_MEMORY), "while starting", "Lower --gpu-memory-utilization"),
+        (
+            (
+                "ValueError: The model's max seq len (29000) is larger than the maximum number of tokens that can be stored in KV cache (23648).",
+            ),
+            "the cache holds 23,648",
+            "Raise --gpu-memory-utilization, or lower --max-model-len to 23648",
+        ),
+        (
+            ("AssertionError: Error in memory profiling. Initial free memory 1, current free memory 2.",),
+            "grew during the profile run",
+            "Start it again",
+        ),
+    ],
+)
+def test_each_failure_has_its_direction(lines: tuple[str, ...], says: str, turn: str) -> None:
+    found = refused(*lines)
+    assert found.verdict == DRIFT
+    assert says in found.findings[0].cause
+    assert turn in found.findings[0].change
+
+
+@pytest.mark.parametrize(
+    ("lines", "turn"),
+    [
+        (
+            (
+                "The server is fired up and ready to roll!",
+                "[2025-09-01 10:00:20 TP0] Load weight end. type=X, dtype=y, avail mem=63.10 GB, mem usage=15.40 GB.",
+                OUT_OF_MEMORY,
+            ),
+            "Lower --mem-fraction-static",
+        ),
+        (
+            (
+                "build: 6500 (abc) with gcc",
+                "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 826.00 MiB on device 0: cudaMalloc failed: out of memory",
+            ),
+            "Lower -ngl",
+        ),
+    ],
+)
+def test_other_engines_have_other_flags(lines: tuple[str, ...], turn: str) -> None:
+    assert turn in check(None, read_log(lines)).findings[0].change
+
+
+def test_the_fraction_that_would_be_enough() -> None:
+    """1.5 GiB are missing of 79.19: 0.92 + 0.019."""
+    lines = (
+        "Initial free memory: 78.0 GiB; Requested memory: 0.920000 (util), 72.85 GiB",
+        "Free memory on device (78.0/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). Actual usage is 60.0 GiB for consumed memory (weights + non-torch), 1.0 GiB for peak activation, and 0.5 GiB for CUDAGraph memory.",
+        "ValueError: To serve at least one request with the model's max seq len (32768), (4.0 GiB KV cache is needed, which is larger than the available KV cache memory (2.5 GiB).",
+    )
+    assert "Raise --gpu-memory-utilization to 0.94 or more" in refused(*lines).findings[0].change
+
+
+def test_a_fixed_pool_is_not_helped_by_a_fraction() -> None:
+    (finding,) = check(None, recorded("vllm_0.32_refused.log")).findings
+    assert "--num-gpu-blocks-override 65 fixes the pool" in finding.cause
+    assert "raise it to 130 or more" in finding.change
+
+
+def test_a_failure_that_a_later_start_got_past_is_history() -> None:
+    first = [
+        "INFO 06-10 12:00:00 [a.py:1] vLLM API server version 0.19.0",
+        "ValueError: No available memory for the cache blocks.",
+    ]
+    found = check(plan(), read_log([*first, *start_up((0, 19, 0), MEASURED, ARGS)]))
+    (finding,) = found.findings
+    assert (finding.drift, found.verdict) == (False, HEALTHY)
+    assert "A later start got past it." in finding.cause
+
+
+# -- traffic
+
+EXPECTED = {
+    "kv_used": {"p50": 0.4, "p95": 0.51, "max": 0.6},
+    "running": {"p50": 4, "p95": 6, "max": 8},
+    "waiting": {"p50": 0, "p95": 0, "max": 2},
+    "preemptions_per_s": 0.0,
+    "prompt_tokens": {"p50": 30, "p95": 60},
+    "output_tokens": {"p50": 790, "p95": 800},
+    "rate_per_s": 0.2,
+}
+
+
+def traffic() -> Metrics:
+    """Return the recorded page without its cache, which is not that of the plan here."""
+    lines = [line for line in page("after").splitlines() if not line.startswith("vllm:cache_config_info")]
+    return read_metrics("\n".join(lines), "http://127.0.0.1:8000/metrics", now=1795976155.61 + 100)
+
+
+def test_traffic_that_is_longer_than_planned() -> None:
+    found = check(expecting(plan(), **EXPECTED), None, traffic())
+    assert names(found)[:2] == ["preemptions", "traffic"]
+    assert "The prompts are 3.3× as long as planned: the traffic, not the memory." in found.findings[1].cause
+    rows = {row.name: row for row in found.rows}
+    assert rows["output tokens, median"].ok
+    assert rows["requests"].ok is False
+    assert (rows["preemptions"].plan, rows["preemptions"].ok) == (0.0, False)
+
+
+def test_traffic_as_planned() -> None:
+    expected = {**EXPECTED, "prompt_tokens": {"p50": 100}, "rate_per_s": 0.5, "preemptions_per_s": 1.5}
+    found = check(expecting(plan(), **expected), None, traffic())
+    assert found.verdict == HEALTHY
+
+
+def test_prefix_blocks_count_as_free() -> None:
+    text = "vllm:kv_cache_usage_perc 0.2\nvllm:num_requests_running 3\nvllm:prefix_cache_queries_total 100\nvllm:prefix_cache_hits_total 80\n"
+    (finding,) = check(None, None, read_metrics(text)).findings
+    assert (finding.name, finding.drift) == ("prefix_cache", False)
+    assert "80% of the prompts' tokens" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        {"kv_used": 3},
+        {"kv_used": {"p95": "x"}},
+        {"running": None},
+        {"preemptions": [1]},
+        {"prompt_tokens": {"p50": True}},
+    ],
+)
+def test_odd_expectations_are_passed_over(expectation: dict[str, Any]) -> None:
+    assert check(expecting(plan(), **expectation), log(), read_metrics(page("peak"))).rows
+
+
+# -- laws
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            name: st.floats(0, 200)
+            for name in ("weights", "activations", "non_torch", "graphs", "available", "free", "total")
+        },
+    ),
+    st.sampled_from([(0, 6, 6), (0, 9, 2), (0, 13, 0), (0, 19, 0), (0, 28, 0), (0, 33, 0)]),
+    st.booleans(),
+)
+def test_any_figures_give_a_report(figures: dict[str, Any], version: tuple[int, int, int], planned: bool) -> None:
+    found = check(plan() if planned else None, log(version, **figures))
+    json.dumps(found.to_dict(), allow_nan=False)
+    text = as_text(check_document(found, "kvbudget simulate plan.json"))
+    assert max(map(len, text.splitlines())) <= 80
+    assert (found.verdict == DRIFT) == (
+        any(row.ok is False for row in found.rows)
+        or bool(found.settings)
+        or any(finding.drift for finding in found.findings)
+    )
+
+
+@given(st.floats(50, 65))
+def test_a_row_is_well_within_the_plans_interval_alone(available: float) -> None:
+    found = check(plan(), log(available=available))
+    (row,) = [row for row in found.rows if row.name == "available KV"]
+    assert row.low is not None
+    assert row.high is not None
+    assert row.actual is not None
+    assert (
+        row.ok == (row.low - 0.005001 * GIB <= row.actual <= row.high + 0.005001 * GIB)
+        or abs(row.actual - row.low) < 0.006 * GIB
+        or abs(row.actual - row.high) < 0.006 * GIB
+    )
+
+
+# -- reports
+
+
+def compare(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("KVBUDGET_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8", newline="\n")
+    assert text == path.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= 80 or name.endswith(".md")
+
+
+@pytest.mark.parametrize("name", ["healthy", "drift", "preempting", "refused"])
+def test_reports(name: str) -> None:
+    if name == "healthy":
+        found, command = check(plan(), log()), ""
+    elif name == "drift":
+        args = {key: value for key, value in ARGS.items() if key != "max_num_seqs"}
+        found = check(expecting(plan(), **EXPECTED), log((0, 28, 0), args=args, free=60.0, activations=3.5), traffic())
+        command = "kvbudget simulate plan.json --rate 0.48 --prompt-tokens 100 --output-tokens 800"
+    elif name == "preempting":
+        found, command = check(None, recorded("vllm_0.32_preempting.log"), read_metrics(page("after"), "after.txt")), ""
+    else:
+        found, command = check(None, recorded("vllm_0.32_refused.log")), ""
+    compare(f"check_{name}.txt", as_text(check_document(found, command)))
+
+
+def test_markdown_report() -> None:
+    compare("check_healthy.md", as_markdown(check_document(check(plan(), log()))))
+
+
+def test_the_page_shows_the_report() -> None:
+    page_text = (HERE.parent / "docs" / "check.md").read_text(encoding="utf-8")
+    assert (GOLDEN / "check_preempting.txt").read_text(encoding="utf-8") in page_text
+
+
+# -- the command line
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as leaving:
+        main(["check", *arguments])
+    code = leaving.value.code
+    return code if isinstance(code, int) else 0
+
+
+@pytest.fixture
+def engine_log(tmp_path: Path) -> Path:
+    path = tmp_path / "engine.log"
+    path.write_text("\n".join(start_up((0, 19, 0), MEASURED, ARGS)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan().document), encoding="utf-8")
+    return path
+
+
+def test_plan_and_log(plan_file: Path, engine_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(plan_file), "--log", str(engine_log)) == 0
+    assert capsys.readouterr().out.startswith("AS PLANNED   vLLM 0.19.0")
+
+
+def test_a_log_alone_is_rebuilt_from_its_own_arguments(engine_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--log", str(engine_log), "--gpu", "h100") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("AS PLANNED")
+    assert "with the arguments in the log" in " ".join(out.split())
+
+
+def test_a_log_of_an_unknown_model_is_split(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--log", str(LOGS / "vllm_0.32_preempting.log")) == 3
+    out = capsys.readouterr().out
+    assert out.startswith("CANNOT TELL")
+    assert "KV size, tokens" in out
+    assert "--metrics URL counts them" in out
+
+
+def test_recorded_check(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(
+        "--log",
+        str(LOGS / "vllm_0.32_preempting.log"),
+        "--metrics",
+        str(LOGS / "vllm_0.32_metrics_after.txt"),
+        "--json",
+    )
+    answer = json.loads(capsys.readouterr().out)
+    assert (code, answer["verdict"], answer["findings"][0]["name"]) == (1, "drift", "preemptions")
+    assert answer["metrics"]["preemptions"] == 135
+    assert answer["replan"] == "kvbudget simulate MODEL --gpu NAME --prompt-tokens 100 --output-tokens 800"
+
+
+def test_a_launch_command_is_the_plan(engine_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "vllm",
+        "serve",
+        "llama-3.1-8b",
+        "--max-model-len",
+        "8192",
+        "--max-num-seqs",
+        "160",
+        "--gpu-memory-utilization",
+        "0.95",
+    ]
+    assert run("--log", str(engine_log), "--gpu", "h100", "--json", "--", *command) == 1
+    (item,) = json.loads(capsys.readouterr().out)["settings"]
+    assert (item["name"], item["plan"], item["actual"]) == ("max_num_seqs", 160, 1024)
+
+
+def test_compressed_logs(engine_log: Path, tmp_path: Path) -> None:
+    path = tmp_path / "engine.log.gz"
+    path.write_bytes(gzip.compress(engine_log.read_bytes()))
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
+
+
+def test_standard_input(engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(engine_log.read_bytes())))
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", "-") == 0
+
+
+def test_the_worst_of_several_engines_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fleet.log"
+    lines = [
+        f"[pod/{name}/server] {line}"
+        for name, weights in (("a", 14.99), ("b", 29.98))
+        for line in start_up((0, 19, 0), {**MEASURED, "weights": weights}, ARGS)
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 1
+    shown = capsys.readouterr()
+    assert "pod/b/server" in shown.out
+    assert "the log has 2 engines" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "Nothing to check"),
+        (("--log", "missing.log"), 4, "cannot be read"),
+        (("--metrics", "missing.txt"), 4, "cannot be read"),
+        (("--metrics", "a", "--prometheus", "http://x"), 2, "exclude each other"),
+        (("--metrics", "a", "--watch", "5"), 2, "--watch needs an address"),
+        (("--metrics", "http://127.0.0.1:9/metrics", "--watch", "0"), 2, "at least 0.2 seconds"),
+        (("--metrics", "http://127.0.0.1:9/metrics"), 4, "cannot be reached"),
+        (("--prometheus", "http://127.0.0.1:9", "--range", "soon"), 2, "--range"),
+        (("--log", "x", "--json", "--md"), 2, "exclude each other"),
+        (("nowhere.json", "--log", str(LOGS / "vllm_0.32_refused.log")), 2, "No such file"),
+    ],
+)
+def test_bad_input(arguments: tuple[str, ...], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert words in shown.err
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_the_command_that_plans_again(saved: bool, plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = (
+        Plan(path=str(plan_file), document=plan().document) if saved else plan(kv_cache_dtype="fp8", enforce_eager=True)
+    )
+    words = shlex.split(replan_command(base, traffic()))
+    assert words[:2] == ["kvbudget", "simulate"]
+    assert words[-6:] == ["--rate", "0.48", "--prompt-tokens", "100", "--output-tokens", "800"]
+    if saved:
+        assert words[2] == str(plan_file)
+        return
+    with pytest.raises(SystemExit) as leaving:
+        main([*words[1:], "--requests", "20", "--no-knee", "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out)["completed"] == 20
+
+
+# -- a model that is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("named", "known"),
+    [
+        ("/models/Llama-3.1-8B-Instruct", True),
+        ("/root/.cache/huggingface/hub/models--meta-llama--Llama-3.1-8B-Instruct/snapshots/0123abcd", True),
+        ("/models/my-own", False),
+    ],
+)
+def test_a_path_on_the_server(named: str, known: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "engine.log"
+    path.write_text("\n".join(start_up((0, 19, 0), MEASURED, {**ARGS, "model": named})))
+    assert run("--log", str(path), "--gpu", "h100") == (0 if known else 3)
+    out = " ".join(capsys.readouterr().out.split())
+    assert ("(taken for it: " in out) == known
+    assert ("There is no plan to compare with" in out) == (not known)
+
+
+def test_a_version_without_known_rules_is_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "engine.log"
+    path.write_text("\n".join(start_up((0, 6, 6), {**MEASURED, "blocks": 29_752}, ARGS)))
+    assert run("llama-3.1-8b", "--log", str(path), "--gpu", "h100") == 3
+    out = capsys.readouterr().out
+    assert "The rules of vLLM 0.6.6 are not known" in out
+    assert "activations, peak, GiB" in out
+
+
+def test_another_engine_is_not_compared() -> None:
+    lines = ["[2025-09-01 10:00:20 TP0] Load weight end. type=X, dtype=y, avail mem=63.10 GB, mem usage=15.40 GB."]
+    found = check(plan(), read_log(lines))
+    assert (found.verdict, found.plan, found.settings) == (CANNOT_TELL, None, ())
+    assert found.notes == ("The plan is for vllm and sglang runs: not compared.",)
+
+
+# -- servers on the loopback interface
+
+
+def answering(counts: Iterator[int]) -> Callable[[str, dict[str, str]], tuple[int, str]]:
+    def answer(path: str, _: dict[str, str]) -> tuple[int, str]:
+        return (
+            (
+                200,
+                page("peak").replace(
+                    'num_preemptions_total{engine="0",model_name="/models/tiny"} 0.0',
+                    f'num_preemptions_total{{engine="0",model_name="/models/tiny"}} {next(counts)}.0',
+                ),
+            )
+            if path == "/metrics"
+            else (404, "")
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize(("counts", "code", "word"), [((0, 0, 0, 0), 0, "queueing"), ((0, 0, 7, 7), 1, "preempting")])
+def test_watch(counts: tuple[int, ...], code: int, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for server in serve(answering(iter(counts))):
+        assert run("--metrics", f"{server.url}/metrics", "--watch", "0.2", "--samples", "3") == code
+    lines = capsys.readouterr().out.splitlines()[-4:]
+    assert lines[0].split() == ["time", "running", "waiting", "KV", "preempted", "tokens/s", "verdict"]
+    assert any(line.endswith(word) for line in lines[1:])
+    assert all(line.split()[1:4] == ["5", "43", "94%"] for line in lines[1:])
+
+
+def test_a_fleet(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for server in serve(prometheus()):
+        code = run(str(plan_file), "--prometheus", server.url, "--range", "2h", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert (code, answer["findings"][0]["name"]) == (1, "preemptions")
+    assert answer["metrics"]["engines"] == 4
+    assert answer["replan"].startswith("kvbudget simulate ")
+    assert "--rate 1 " in answer["replan"]

@@ -1,0 +1,475 @@
+"""What is read of engines' logs.
+
+`logs/vllm_0.32_*` are lines of a real vLLM 0.32 (CPU build, a tiny model of random weights, 48 requests of 100 + 800
+tokens on 129 blocks of 32), its paths made short. Other formats are rendered by `vllm_lines` or quoted from public
+logs, which each row names.
+"""
+
+# ruff: noqa: E501, ISC004 - a printed line stays whole
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvbudget.check import read_log, read_logs
+from kvbudget.check.lines import MAX_LINE, lines_of, stripped
+from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, Spread
+from kvbudget.units import GIB, MIB
+from vllm_lines import prefix, start_up
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def recorded(name: str) -> list[str]:
+    return (LOGS / name).read_text(encoding="utf-8").splitlines()
+
+
+# -- a real server
+
+
+def test_recorded_start_and_load() -> None:
+    seen = read_log(recorded("vllm_0.32_preempting.log"), "engine.log")
+    assert (seen.engine, seen.phase, seen.starts) == ("vllm", SERVING, 1)
+    assert seen.version is not None
+    assert seen.model is not None
+    assert (seen.version.value, seen.model.value) == ("0.32.0", "/models/tiny")
+    values = {name: figures[0].value for name, figures in seen.terms.items()}
+    assert values == {
+        "max_model_len": 1024,
+        "available_kv_cache_memory": GIB,
+        "total": pytest.approx(23.54 * GIB),
+        "num_gpu_blocks": 129,
+        "kv_cache_size_tokens": 4128,
+        "max_concurrency": 4.03,
+    }
+    flags = {
+        "max_num_seqs": 64,
+        "max_num_batched_tokens": 512,
+        "block_size": 32,
+        "num_gpu_blocks_override": 129,
+        "enable_prefix_caching": True,
+        "dtype": "bfloat16",
+    }
+    assert {name: seen.flags[name].value for name in flags} == flags
+    assert seen.resolved["device_config"].value == "cpu"
+
+
+def test_recorded_statistics() -> None:
+    load = read_log(recorded("vllm_0.32_preempting.log")).load
+    assert (load.running.count, load.running.largest, load.waiting.largest) == (3, 12, 6)
+    assert (load.kv_usage.largest, load.kv_usage.last) == (97.7, 0.0)
+    assert load.generation_throughput.largest == 2509.6
+    assert load.prefix_hit_rate == 0.0
+
+
+def test_v1_cannot_say_whether_it_preempted() -> None:
+    assert read_log(recorded("vllm_0.32_preempting.log")).preemptions is None
+
+
+def test_recorded_refusal() -> None:
+    seen = read_log(recorded("vllm_0.32_refused.log"), "engine.log")
+    (refusal,) = seen.refusals
+    assert (refusal.name, refusal.times, refusal.phase) == ("cache_too_small", 2, CAPTURING)
+    assert refusal.figures == {"length": 2048, "needed": 0.0, "available": 0.0, "fits": 1024}
+    assert refusal.text.startswith("To serve at least one request with the model's max seq len (2048)")
+
+
+def test_every_figure_names_its_line() -> None:
+    lines = recorded("vllm_0.32_preempting.log")
+    seen = read_log(lines, "engine.log")
+    at = seen.terms["kv_cache_size_tokens"][0].place
+    assert at.file == "engine.log"
+    assert "KV cache size: 4,128 tokens" in lines[at.line - 1]
+    assert at.process == "EngineCore"
+
+
+# -- formats by version
+
+FIGURES: dict[str, Any] = {
+    "weights": 14.99,
+    "activations": 1.89,
+    "non_torch": 0.25,
+    "graphs": 0.6,
+    "available": 58.11,
+    "tokens": 476_032,
+    "concurrency": 58.11,
+    "blocks": 29_752,
+    "length": 8192,
+    "total": 79.19,
+    "free": 78.6,
+    "fraction": 0.95,
+}
+ARGS = {"model": "org/name", "max_model_len": 8192, "gpu_memory_utilization": 0.95, "tensor_parallel_size": 1}
+
+VERSIONS = (
+    (0, 4, 3), (0, 6, 6), (0, 7, 3), (0, 8, 5), (0, 9, 2), (0, 10, 2), (0, 11, 2), (0, 13, 0), (0, 14, 1), (0, 15, 1),
+    (0, 16, 0), (0, 18, 1), (0, 20, 0), (0, 22, 1), (0, 24, 0), (0, 26, 0), (0, 27, 1), (0, 28, 0), (0, 30, 0), (0, 32, 0),
+    (0, 33, 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: ".".join(map(str, version)))
+def test_versions(version: tuple[int, int, int]) -> None:
+    seen = read_log(start_up(version, FIGURES, ARGS))
+    assert seen.version is not None
+    assert seen.version.value == ".".join(map(str, version))
+    assert seen.flags["max_model_len"].value == 8192
+
+    def near(name: str, gib: float) -> bool:
+        return any(abs(figure.value - gib * GIB) <= 0.0051 * GIB for figure in seen.terms.get(name, ()))
+
+    assert near("weights", 14.99)
+    if (0, 6, 4) <= version < (0, 8, 0) or version >= (0, 10, 2):
+        assert near("activations", 1.89)
+        assert near("total", 79.19)
+        assert near("non_torch", 0.25) or near("consumed", 15.24)
+    if version >= (0, 6, 4):
+        assert near("available_kv_cache_memory", 58.11)
+        assert [figure.value for figure in seen.terms["max_concurrency"]] == [58.11]
+    if version >= (0, 8, 0):
+        assert [figure.value for figure in seen.terms["kv_cache_size_tokens"]] == [476_032]
+        assert near("cuda_graphs", 0.6)
+    else:
+        assert [figure.value for figure in seen.terms["num_gpu_blocks"]] == [29_752]
+
+
+LINES: tuple[tuple[str, str, float], ...] = (
+    # vllm-project/vllm#10517, a public log of V0 in late 2024
+    (
+        "Memory profiling results: total_gpu_memory=23.58GiB initial_memory_usage=15.34GiB peak_torch_memory=17.06GiB "
+        "memory_usage_post_profile=15.35GiB non_torch_memory=0.35GiB kv_cache_size=3.81GiB gpu_memory_utilization=0.90",
+        "available_kv_cache_memory",
+        3.81 * GIB,
+    ),
+    ("Loading model weights took 14.9888 GB", "weights", 14.9888 * GIB),
+    ("# GPU blocks: 1478, # CPU blocks: 2048", "num_gpu_blocks", 1478),
+    ("# cuda blocks: 1478, # CPU blocks: 2048", "num_gpu_blocks", 1478),
+    ("GPU KV cache size: 2,042,016 tokens", "kv_cache_size_tokens", 2_042_016),
+    ("GPU + host KV cache size: 9,000 tokens, Maximum concurrency for 100 tokens per request: 90.00x", "max_concurrency", 90.0),
+    ("Available KV cache memory: 6.51 GiB", "available_kv_cache_memory", 6.51 * GIB),
+    ("CUDA graph pool memory: 0.61 GiB (actual), 0.7 GiB (estimated), difference: 0.09 GiB (14.8%).", "cuda_graphs", 0.61 * GIB),
+    ("total_gpu_memory \t79.22GiB", "total", 79.22 * GIB),  # vllm-project/vllm#10511
+    ("model weights take \t14.96GiB", "weights", 14.96 * GIB),
+    ("non_torch_memory \t1.79GiB", "non_torch", 1.79 * GIB),
+    ("PyTorch activation peak memory \t1.26GiB", "activations", 1.26 * GIB),
+    ("available_kv_cache_memory \t53.29GiB", "available_kv_cache_memory", 53.29 * GIB),
+    ("Model loading took 0.4678 GB and 114.953146 seconds", "weights", 0.4678 * GIB),  # SystemPanic/vllm-windows#6
+    ("Estimated CUDA graph memory: 0.7 GiB total", "cuda_graphs_estimated", 0.7 * GIB),
+    ("Auto-fit max_model_len: reduced from 131072 to 7344 to fit in available KV cache memory (0.9 GiB GPU)", "max_model_len", 7344),
+    (
+        "Memory profiling takes 3.10 seconds. Total non KV cache memory: 17.13GiB; torch peak memory increase: 1.89GiB; "
+        "non-torch forward increase memory: 0.25GiB; weights memory: 14.99GiB.",
+        "activations",
+        1.89 * GIB,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "term", "value"), LINES, ids=[line[:30] for line, _, _ in LINES])
+def test_single_lines(line: str, term: str, value: float) -> None:
+    (figure,) = read_log([f"INFO 12-02 10:00:00 worker.py:1] {line}"]).terms[term]
+    assert figure.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        (
+            "Sequence group 7 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. "
+            "This can affect the end-to-end performance. total_num_cumulative_preemption=51",
+            51,
+        ),
+        ("Engine 000: Running: 3 reqs, Waiting: 9 reqs, Preemptions: 4, GPU KV cache usage: 99.1%", 4),
+    ],
+)
+def test_preemption_lines(line: str, count: int) -> None:
+    assert read_log([prefix((0, 6, 6)) + line]).preemptions == count
+
+
+def test_cumulative_counts_are_not_added_up() -> None:
+    line = "Sequence group {0} is preempted by X mode because there is not enough KV cache space. total_num_cumulative_preemption={0}"
+    assert read_log([line.format(count) for count in (1, 51, 101)]).preemptions == 101
+
+
+# -- other engines; the lines are those of conventions and of public logs
+
+
+def test_sglang() -> None:
+    seen = read_log(
+        [
+            "[2025-09-01 10:00:00] server_args=ServerArgs(model_path='org/name', tp_size=2, mem_fraction_static=0.87, port=30000)",
+            "[2025-09-01 10:00:09 TP0] Load weight begin. avail mem=78.50 GB",
+            "[2025-09-01 10:00:20 TP0] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=63.10 GB, mem usage=15.40 GB.",
+            "[2025-09-01 10:00:21 TP0] KV Cache is allocated. dtype: torch.bfloat16, #tokens: 400000, K size: 24.41 GB, V size: 24.41 GB",
+            "[2025-09-01 10:00:40 TP0] Capture cuda graph end. Time elapsed: 9.31 s. mem usage=1.20 GB. avail mem=9.00 GB.",
+            "[2025-09-01 10:00:41 TP0] max_total_num_tokens=400000, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=2048, context_len=8192, available_gpu_mem=9.00 GB",
+            "[2025-09-01 10:01:00 TP0] Decode batch. #running-req: 12, #token: 90000, token usage: 0.23, cuda graph: True, gen throughput (token/s): 512.10, #queue-req: 3, ",
+            "[2025-09-01 10:02:00 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 5, #new_tokens_gained: 100, #new_token_ratio: 0.5 -> 0.7",
+        ]
+    )
+    assert seen.engine == "sglang"
+    assert seen.terms["weights"][0].value == pytest.approx(15.40 * GIB)
+    assert seen.terms["cuda_graphs"][0].value == pytest.approx(1.20 * GIB)
+    assert seen.terms["kv_cache_size_tokens"][0].value == 400_000
+    assert seen.terms["kv_cache_size_tokens"][0].place.process == "TP0"
+    assert (seen.load.running.last, seen.load.waiting.last, seen.load.kv_usage.last) == (12, 3, 23.0)
+    assert seen.preemptions == 5
+    assert seen.flags["tensor_parallel_size"].value == 2
+
+
+def test_llamacpp() -> None:
+    seen = read_log(
+        [
+            "0.00.129.110 I build: 6500 (abcdef) with gcc",
+            "0.00.229.110 I load_tensors:        CUDA0 model buffer size =  4403.49 MiB",
+            "0.00.229.111 I load_tensors:   CPU_Mapped model buffer size =   281.81 MiB",
+            "0.00.329.110 I llama_kv_cache:      CUDA0 KV buffer size =  1024.00 MiB",
+            "0.00.329.110 I llama_kv_cache: size = 1024.00 MiB (  8192 cells,  32 layers,  4/ 4 seqs), K (f16):  512.00 MiB, V (f16):  512.00 MiB",
+            "0.00.429.110 I sched_reserve:      CUDA0 compute buffer size =   258.50 MiB",
+            "main: server is listening on http://127.0.0.1:8080 - starting the main loop",
+        ]
+    )
+    assert (seen.engine, seen.phase) == ("llama.cpp", SERVING)
+    assert seen.version is not None
+    assert seen.version.value == "6500"
+    assert {figure.place.process: figure.value for figure in seen.terms["weights"]} == {
+        "CUDA0": pytest.approx(4403.49 * MIB),
+        "CPU_Mapped": pytest.approx(281.81 * MIB),
+    }
+    assert seen.terms["kv_cache"][0].value == 1024 * MIB
+    assert seen.terms["compute_buffer"][0].value == pytest.approx(258.5 * MIB)
+
+
+# -- what stands in front of a line
+
+WORDS = "Available KV cache memory: 6.51 GiB"
+
+FRONTS = (
+    ("", "", ""),
+    ("INFO 06-10 12:00:01 worker.py:12] ", "", ""),
+    ("(EngineCore_DP0 pid=7) INFO 06-10 12:00:01 [gpu_worker.py:298] ", "", "EngineCore_DP0"),
+    ("\x1b[1;36m(Worker_TP1 pid=9)\x1b[0;0m INFO 06-10 12:00:01 [gpu_worker.py:298] ", "", "Worker_TP1"),
+    ("(RayWorkerWrapper pid=1234, ip=10.0.0.2) INFO 06-10 12:00:01 worker.py:12] ", "", "RayWorkerWrapper"),
+    ("2026-06-10T12:00:01.123456789Z ", "", ""),
+    ("2026-06-10T12:00:01.123456789Z stderr F (Worker_TP1 pid=9) INFO 06-10 12:00:01 [a.py:1] ", "", "Worker_TP1"),
+    ("[pod/vllm-0/server] 2026-06-10T12:00:01+02:00 INFO 06-10 12:00:01 [a.py:1] ", "pod/vllm-0/server", ""),
+    ("vllm-1  | INFO 06-10 12:00:01 [a.py:1] ", "vllm-1", ""),
+    ("Nov 29 18:16:05 host vllm[123]: INFO 06-10 12:00:01 [a.py:1] ", "vllm", ""),
+    ("Loading:  50%|###\rLoading: 100%|######\r(EngineCore pid=7) INFO 06-10 12:00:01 [a.py:1] ", "", "EngineCore"),
+)
+
+
+@pytest.mark.parametrize(("front", "instance", "process"), FRONTS, ids=range(len(FRONTS)))
+def test_fronts(front: str, instance: str, process: str) -> None:
+    line = stripped(front + WORDS)
+    assert (line.text, line.instance, line.process) == (WORDS, instance, process)
+    (seen,) = read_logs([front + WORDS])
+    assert (seen.instance, seen.terms["available_kv_cache_memory"][0].place.process) == (instance, process)
+
+
+def test_docker_files() -> None:
+    line = json.dumps({"log": f"INFO 06-10 12:00:01 worker.py:12] {WORDS}\n", "stream": "stderr", "time": "2026"})
+    assert read_log([line]).terms["available_kv_cache_memory"][0].value == pytest.approx(6.51 * GIB)
+
+
+def test_engines_are_kept_apart() -> None:
+    both = [f"[pod/{name}/server] Available KV cache memory: {size} GiB" for name, size in (("a", 6.5), ("b", 3.25))]
+    assert [(seen.instance, seen.terms["available_kv_cache_memory"][0].value / GIB) for seen in read_logs(both)] == [
+        ("pod/a/server", 6.5),
+        ("pod/b/server", 3.25),
+    ]
+
+
+def test_ranks_are_kept_apart() -> None:
+    lines = [f"(Worker_TP{rank} pid={rank}) Available KV cache memory: {60 - rank}.0 GiB" for rank in range(4)]
+    seen = read_log(lines)
+    smallest, largest = seen.smallest("available_kv_cache_memory"), seen.largest("available_kv_cache_memory")
+    assert smallest is not None
+    assert largest is not None
+    assert (smallest.value / GIB, smallest.place.process) == (57, "Worker_TP3")
+    assert (largest.value / GIB, largest.place.process) == (60, "Worker_TP0")
+
+
+def test_workers_of_one_name_are_kept_apart() -> None:
+    """V0 numbers its workers by process alone; the first versions of V1 by rank (gpustack/gpustack#1897)."""
+    lines = [
+        "INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.7098 GB",
+        "(VllmWorkerProcess pid=1) INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.5 GB",
+        "(VllmWorkerProcess pid=2) INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.25 GB",
+        "(VllmWorker rank=4 pid=3) INFO 02-02 18:01:24 model_runner.py:1116] Loading model weights took 30.0 GB",
+    ]
+    figures = read_log(lines).terms["weights"]
+    assert [round(figure.value / GIB, 4) for figure in figures] == [30.7098, 30.5, 30.25, 30.0]
+    assert figures[3].place.process == "VllmWorker rank=4"
+
+
+def test_of_the_ranks_in_one_process_the_smallest_counts() -> None:
+    lines = [
+        f"INFO 04-25 10:23:33 [kv_cache_utils.py:634] GPU KV cache size: {size} tokens"
+        for size in ("106,640", "98,000", "106,640")
+    ]
+    assert [figure.value for figure in read_log(lines).terms["kv_cache_size_tokens"]] == [98_000]
+
+
+@pytest.mark.parametrize("engine", ["an LLM engine", "a V0 LLM engine", "a V1 LLM engine"])
+def test_names_of_the_engine(engine: str) -> None:
+    line = f"INFO 03-31 01:47:44 llm_engine.py:234] Initializing {engine} (v0.7.2) with config: model='org/name', max_seq_len=9216, kv_cache_dtype=auto,  device_config=cuda:7"
+    seen = read_log([line])
+    assert seen.version is not None
+    assert (seen.version.value, seen.resolved["max_model_len"].value) == ("0.7.2", 9216)
+
+
+def test_a_new_start_takes_the_place_of_the_old_one() -> None:
+    first = start_up((0, 28, 0), FIGURES, ARGS)
+    second = start_up((0, 28, 0), {**FIGURES, "available": 50.0, "tokens": 400_000}, {"model": "org/other"})
+    seen = read_log([*first, *second[:3]])
+    assert (seen.starts, seen.phase) == (2, LOADING)
+    assert "available_kv_cache_memory" not in seen.terms
+    assert seen.model is not None
+    assert seen.model.value == "org/other"
+    whole = read_log([*first, *second])
+    assert whole.terms["kv_cache_size_tokens"][0].value == 400_000
+
+
+def test_data_parallel_engines_are_one_start() -> None:
+    lines = [line for rank in range(2) for line in (
+        f"(EngineCore_DP{rank} pid={rank}) Initializing a V1 LLM engine (v0.28.0) with config: model='m'",
+        f"(EngineCore_DP{rank} pid={rank}) Available KV cache memory: {5 + rank}.0 GiB",
+    )]  # fmt: skip
+    seen = read_log(lines)
+    assert (seen.starts, len(seen.terms["available_kv_cache_memory"])) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "phase"),
+    [
+        ([], LOADING),
+        (["Model loading took 14.99 GiB memory and 3.1 seconds"], PROFILING),
+        (["Available KV cache memory: 6.51 GiB"], CAPTURING),
+        (["init engine (profile, create kv cache, warmup model) took 20.10 seconds"], SERVING),
+    ],
+)
+def test_out_of_memory_knows_when(before: list[str], phase: str) -> None:
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.19 GiB"
+    (refusal,) = read_log([*before, error]).refusals
+    assert (refusal.name, refusal.phase) == ("out_of_memory", phase)
+
+
+def test_flags_of_an_old_server() -> None:
+    line = (
+        "INFO 06-10 12:00:00 api_server.py:178] args: Namespace(host=None, port=8000, model='org/name', max_model_len=4096, "
+        "gpu_memory_utilization=0.8, enforce_eager=True, quantization=None, served_model_name=['a', 'b'], dispatch_function=<function serve at 0x7f>)"
+    )
+    flags = {name: said.value for name, said in read_log([line]).flags.items()}
+    assert flags["model"] == "org/name"
+    assert (flags["max_model_len"], flags["gpu_memory_utilization"], flags["enforce_eager"]) == (4096, 0.8, True)
+    assert (flags["quantization"], flags["served_model_name"]) == (None, ["a", "b"])
+
+
+# -- bad input
+
+
+def test_what_users_write_is_not_read() -> None:
+    line = "INFO 06-10 12:00:01 [logger.py:1] Received request cmpl-1: prompt: 'Available KV cache memory: 6.51 GiB', params: x"
+    assert not read_log([line]).known
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Available KV cache memory: 1.2.3 GiB",
+        "Available KV cache memory: .... GiB",
+        "GPU KV cache size: ,,, tokens",
+        "Running: 99999999999999999999 reqs, Waiting: 1 reqs, GPU KV cache usage: 1%",
+        "non-default args: {'model': 'x'",
+        "non-default args: " + "{" * 5000,
+        "non-default args: {'a': 1e999, 'b': " + "9" * 3000 + "}",
+        "args: Namespace(" + "a=(" * 1000,
+        "vLLM API server version ",
+        "vLLM API server version 0.\r1",
+        "non-default args: {'a': 8J, 'b': {1, 2}, 'c': b'x', 'd': ..., 'e': [[[[[[[[[[1]]]]]]]]]]}",
+        "args: Namespace(a=8J, tensor_parallel_size=2J)",
+        '{"log": ' + "[" * 10000,
+        "\x1b[" + "9" * 10000,
+    ],
+)
+def test_malformed_lines(line: str) -> None:
+    seen = read_log([line])
+    json.dumps(seen.to_dict(), allow_nan=False)
+    assert all(abs(figure.value) < 1e30 for figures in seen.terms.values() for figure in figures)
+
+
+@given(st.lists(st.text(max_size=200), max_size=20))
+def test_any_text_is_read(lines: list[str]) -> None:
+    json.dumps(read_log(lines).to_dict(), allow_nan=False)
+
+
+KNOWN = st.sampled_from([line for version in VERSIONS for line in start_up(version, FIGURES, ARGS)])
+
+
+@given(st.lists(KNOWN, min_size=1, max_size=12), st.data())
+def test_damaged_lines_are_read(lines: list[str], data: st.DataObject) -> None:
+    broken = []
+    for line in lines:
+        at = data.draw(st.integers(0, len(line)))
+        broken.append(line[:at] + data.draw(st.text(max_size=8)) + line[data.draw(st.integers(at, len(line))) :])
+    json.dumps(read_log(broken).to_dict(), allow_nan=False)
+
+
+@given(st.binary(max_size=3000))
+def test_any_bytes_are_lines(content: bytes) -> None:
+    lines = list(lines_of(io.BytesIO(content)))
+    assert all(len(line) <= MAX_LINE for line in lines)
+    assert len(lines) == len(content.removesuffix(b"\n").split(b"\n")) if content else lines == []
+
+
+def test_a_line_without_end_is_cut() -> None:
+    content = b"x" * (5 * MAX_LINE) + b"\nAvailable KV cache memory: 6.51 GiB\n"
+    assert [len(line) for line in lines_of(io.BytesIO(content))] == [MAX_LINE, 35]
+
+
+def test_a_long_log_takes_little_memory() -> None:
+    line = "(APIServer pid=1) INFO 11-29 18:16:{0:02} [l.py:1] Engine 000: Running: {0} reqs, Waiting: {0} reqs, GPU KV cache usage: {0}.1%"
+    access = 'INFO:     127.0.0.1:36460 - "POST /v1/completions HTTP/1.1" 200 OK'
+    odd = (f"(Worker_{i} pid={i}) Available KV cache memory: 1.0 GiB" for i in range(6_000))
+    lines = chain((line.format(i % 100) for i in range(5_000)), repeat(access, 15_000), odd)
+    tracemalloc.start()
+    seen = read_log(lines)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seen.lines == 26_000
+    assert seen.load.running.count == 5_000
+    assert len(seen.terms["available_kv_cache_memory"]) <= 4096
+    assert peak < 12 * MIB
+
+
+def test_many_containers_are_bounded() -> None:
+    found = read_logs(f"[pod/p{i}/c] {WORDS}" for i in range(1000))
+    assert len(found) == 256
+    assert "744 known lines" in found[0].notes[0]
+
+
+def test_nothing_known() -> None:
+    seen = read_log(["hello", ""])
+    assert (seen.known, seen.lines, seen.terms, seen.refusals) == (False, 2, {}, ())
+
+
+# -- spreads
+
+
+@given(st.lists(st.integers(0, 999), min_size=1, max_size=60), st.floats(0, 1))
+def test_spread_is_exact_below_a_thousand(values: list[int], share: float) -> None:
+    spread = Spread(values)
+    assert spread.largest == max(values)
+    assert spread.mean == pytest.approx(sum(values) / len(values))
+    assert spread.quantile(share) in values
+    assert sum(value <= spread.quantile(share) for value in values) >= share * len(values) - 1e-9

@@ -1,0 +1,353 @@
+"""What is read of metrics pages, and of a Prometheus server.
+
+`logs/vllm_0.32_metrics_*` are pages of a real vLLM 0.32, cut to the names that matter: under load, and afterwards with
+135 preemptions of 48 requests.
+"""
+
+# ruff: noqa: E501 - a printed line stays whole
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvbudget.check import read_metrics
+from kvbudget.check.fetch import get
+from kvbudget.check.metrics import Lengths, lengths_of
+from kvbudget.check.prometheus import ask_prometheus, parse_range
+from kvbudget.errors import AccessError, InputError, KvbudgetError
+from kvbudget.facts.metric_names import METRIC_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LOGS = Path(__file__).parent / "logs"
+
+
+def page(name: str) -> str:
+    return (LOGS / f"vllm_0.32_metrics_{name}.txt").read_text(encoding="utf-8")
+
+
+# -- a real server
+
+
+def test_recorded_preemptions() -> None:
+    m = read_metrics(page("after"), now=1795976155.61 + 100)
+    assert (m.engine, m.models, m.engines) == ("vllm", ("/models/tiny",), 1)
+    assert (m.preemptions, m.finished, m.prefix_hit_rate) == (135, 48, 0)
+    assert m.seconds == pytest.approx(100)
+    assert m.preemptions_per_s == pytest.approx(1.35)
+    assert m.requests_per_s == pytest.approx(0.48)
+    assert m.prompt is not None
+    assert m.output is not None
+    assert (m.prompt.requests, m.prompt.mean, m.output.mean) == (48, 100, 800)
+    assert (m.config_number("num_gpu_blocks"), m.config_number("kv_cache_size_tokens")) == (129, 4128)
+
+
+def test_recorded_under_load() -> None:
+    m = read_metrics(page("peak"))
+    assert (m.running, m.waiting, m.kv_usage, m.preemptions) == (5, 43, 0.9375, 0)
+    assert (m.seconds, m.requests_per_s, m.preemptions_per_s) == (None, None, None)
+
+
+def test_one_bucket_gives_its_mean() -> None:
+    """All 48 prompts had 100 tokens; a point inside the bucket 50 to 100 would say 75."""
+    m = read_metrics(page("after"))
+    assert m.prompt is not None
+    assert (m.prompt.quantile(0.5), m.prompt.bucket(0.5)) == (100, (50, 100))
+
+
+# -- names by version
+
+
+def test_old_and_new_names_are_not_added_up() -> None:
+    text = 'vllm:kv_cache_usage_perc{model_name="m"} 0.5\nvllm:gpu_cache_usage_perc{model_name="m"} 0.5\n'
+    assert read_metrics(text).kv_usage_max == 0.5
+    assert read_metrics(text.splitlines()[1]).kv_usage_max == 0.5
+
+
+def test_replicas_are_averaged_and_the_fullest_stands_out() -> None:
+    text = "".join(
+        f'vllm:kv_cache_usage_perc{{engine="{i}",model_name="m"}} {share}\nvllm:num_requests_running{{engine="{i}",model_name="m"}} {i}\n'
+        f'vllm:num_preemptions_total{{engine="{i}",model_name="m"}} 10\n'
+        for i, share in enumerate((0.2, 0.9))
+    )
+    m = read_metrics(text)
+    assert (m.engines, m.kv_usage_max, m.running, m.preemptions) == (2, 0.9, 1, 20)
+    assert m.kv_usage == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [
+        ("sglang:token_usage 0.4\nsglang:num_running_reqs 3\nsglang:max_total_num_tokens 4000\n", "sglang"),
+        ("llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n", "llama.cpp"),
+    ],
+)
+def test_other_engines(text: str, engine: str) -> None:
+    m = read_metrics(text)
+    assert m.engine == engine
+    assert m.running in (2, 3)
+
+
+def test_names_are_rows_of_their_engine() -> None:
+    starts = {"vllm": "vllm:", "sglang": "sglang:", "llama.cpp": "llamacpp:"}
+    assert all(name.startswith(starts[row.engine]) for row in METRIC_NAMES for name in row.names)
+    assert len({(row.meaning, row.engine) for row in METRIC_NAMES}) == len(METRIC_NAMES)
+
+
+# -- what is no engine's page
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("<!doctype html><html>", AccessError, "answered HTML"),
+        ('{"detail":"Not Found"}', AccessError, "answered JSON"),
+        ('vllm:current_qps{server="a"} 1\nvllm:num_requests_running{server="a"} 2\n', AccessError, "router"),
+        ("sgl_router_requests_total 5\n", AccessError, "SGLang's router"),
+        ("dynamo_frontend_requests_total 5\n", AccessError, "Dynamo"),
+        ("python_info 1\n", InputError, "no metric of a known engine"),
+        ("", InputError, "no metric of a known engine"),
+    ],
+)
+def test_other_pages(text: str, error: type[KvbudgetError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        read_metrics(text, "http://host/metrics")
+
+
+def test_bad_lines_are_counted() -> None:
+    m = read_metrics('vllm:num_requests_running 1\nvllm:x{a="} 1\nvllm:num_requests_waiting NaN\nvllm:y zz\n')
+    assert (m.running, m.waiting) == (1, None)
+    assert m.notes == ("2 lines of metrics were not understood.",)
+
+
+@given(st.text(max_size=300))
+def test_any_text(text: str) -> None:
+    try:
+        read_metrics(text)
+    except KvbudgetError:
+        return
+
+
+@given(st.text(max_size=60), st.text(max_size=30))
+def test_any_line_of_an_engine(labels: str, value: str) -> None:
+    text = f"vllm:num_requests_running 1\nvllm:kv_cache_usage_perc{{{labels}}} {value}\nvllm:request_prompt_tokens_bucket{{le={labels}}} {value}\n"
+    try:
+        json.dumps(read_metrics(text).to_dict(), allow_nan=False)
+    except KvbudgetError:
+        return
+
+
+# -- histograms
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=80), st.sampled_from([0.1, 0.5, 0.95]))
+def test_quantiles_lie_in_their_bucket(values: list[int], share: float) -> None:
+    edges = (1, 10, 100, 1000, 10_000)
+    buckets = [(float(edge), float(sum(value <= edge for value in values))) for edge in edges]
+    lengths = lengths_of(buckets, len(values), sum(values))
+    assert lengths is not None
+    low, high = lengths.bucket(share)
+    exact = sorted(values)[max(0, -(-int(share * len(values) * 1000) // 1000) - 1)]
+    assert low <= exact <= high
+    assert low <= lengths.quantile(share) <= high
+
+
+def test_an_empty_histogram_is_none() -> None:
+    assert lengths_of([(1.0, 0.0), (float("inf"), 0.0)], 0, 0) is None
+
+
+def test_above_the_last_bound() -> None:
+    assert Lengths(10, 1000, (1.0, 10.0), (0.0, 2.0)).quantile(0.9) == 10
+
+
+# -- addresses
+
+
+class Double(ThreadingHTTPServer):
+    """A server on the loopback interface that answers as told."""
+
+    daemon_threads = True
+
+    def __init__(self, answer: Callable[[str, dict[str, str]], tuple[int, str]]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        fields = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        assert isinstance(self.server, Double)
+        self.server.asked.append((parts.path, fields))
+        code, text = self.server.answer(parts.path, fields)
+        body = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def serve(answer: Callable[[str, dict[str, str]], tuple[int, str]]) -> Iterator[Double]:
+    server = Double(answer)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def missing() -> Iterator[Double]:
+    yield from serve(lambda path, _: (401, "no") if path == "/locked" else (404, "not found"))
+
+
+def test_not_found_says_which_flag(missing: Double) -> None:
+    with pytest.raises(AccessError, match="answered 404: SGLang needs --enable-metrics"):
+        get(f"{missing.url}/metrics")
+
+
+def test_a_locked_page(missing: Double) -> None:
+    with pytest.raises(AccessError, match="needs a token"):
+        get(f"{missing.url}/locked")
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(AccessError, match="cannot be reached"):
+        get("http://127.0.0.1:9/metrics")
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "host:8000"])
+def test_other_schemes(url: str) -> None:
+    with pytest.raises(InputError, match="no http address"):
+        get(url)
+
+
+def test_secrets_stay_out_of_messages() -> None:
+    with pytest.raises(AccessError) as caught:
+        get("http://user:hunter2@127.0.0.1:9/metrics?token=hunter3")
+    assert "hunter" not in str(caught.value)
+
+
+# -- Prometheus
+
+VALUES: dict[str, list[float]] = {
+    "avg(vllm:kv_cache_usage_perc": [0.4, 0.6],
+    "max(vllm:kv_cache_usage_perc": [0.5, 0.99],
+    "avg(vllm:num_requests_running": [10, 20],
+    "avg(vllm:num_requests_waiting": [0, 2],
+    "max(vllm:num_requests_waiting": [0, 7],
+    "sum(rate(vllm:num_preemptions_total": [0, 0.5],
+}
+SCALARS = {
+    "sum(increase(vllm:num_preemptions_total": 36,
+    "sum(increase(vllm:request_success_total": 7200,
+    "sum(increase(vllm:request_prompt_tokens_sum": 360_000,
+    "sum(increase(vllm:request_generation_tokens_sum": 72_000,
+}
+
+
+def prometheus(models: tuple[str, ...] = ("m",)) -> Callable[[str, dict[str, str]], tuple[int, str]]:
+    """Return a double of the server's API for one fleet."""
+
+    def answer(path: str, fields: dict[str, str]) -> tuple[int, str]:
+        query = fields["query"]
+        result: list[dict[str, Any]]
+        if path.endswith("query_range"):
+            found = next((values for start, values in VALUES.items() if query.startswith(start)), [])
+            result = [{"metric": {}, "values": [[i, str(value)] for i, value in enumerate(found)]}] if found else []
+        elif query.startswith("count by (model_name) (vllm"):
+            result = [{"metric": {"model_name": name}, "value": [0, "4"]} for name in models]
+        elif query.startswith("sum by (le)"):
+            result = [
+                {"metric": {"le": le}, "value": [0, value]}
+                for le, value in (("20", "0"), ("100", "7200"), ("+Inf", "7200"))
+            ]
+        elif query.startswith("vllm:cache_config_info"):
+            result = [
+                {"metric": {"num_gpu_blocks": str(blocks), "block_size": "16"}, "value": [0, "1"]}
+                for blocks in (200, 100)
+            ]
+        else:
+            number = next((value for start, value in SCALARS.items() if query.startswith(start)), None)
+            result = [] if number is None else [{"metric": {}, "value": [0, str(number)]}]
+        return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+    return answer
+
+
+def test_a_fleet_over_a_range() -> None:
+    for server in serve(prometheus()):
+        m = ask_prometheus(server.url, 7200, 'namespace="prod"', now=10_000.0)
+        assert (m.engines, m.models, m.seconds) == (4, ("m",), 7200)
+        assert (m.kv_usage, m.kv_usage_max) == (0.5, 0.99)
+        assert (m.running, m.waiting, m.waiting_max) == (15, 1, 7)
+        assert (m.preemptions, m.preemptions_per_s, m.preemptions_per_s_max) == (36, 0.005, 0.5)
+        assert m.requests_per_s == 1
+        assert m.prompt is not None
+        assert (m.prompt.requests, m.prompt.mean) == (7200, 50)
+        assert m.config_number("num_gpu_blocks") == 100
+        queries = [fields["query"] for _, fields in server.asked]
+        assert all('{namespace="prod"}' in query for query in queries)
+        assert any(
+            "vllm:kv_cache_usage_perc" in query and " or vllm:gpu_cache_usage_perc" in query for query in queries
+        )
+        ranges = [fields for path, fields in server.asked if path.endswith("query_range")]
+        assert {(fields["start"], fields["end"], fields["step"]) for fields in ranges} == {
+            ("2800.000", "10000.000", "15")
+        }
+
+
+def test_several_models_are_not_mixed() -> None:
+    for server in serve(prometheus(("a", "b"))):
+        with pytest.raises(InputError, match="several models"):
+            ask_prometheus(server.url, 3600)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "words"),
+    [
+        (200, "<html>", "did not answer as Prometheus"),
+        (200, '{"status":"error","error":"bad query"}', "bad query"),
+        (200, '{"status":"success","data":{"result":[]}}', "no metrics of vLLM or SGLang"),
+        (200, '{"status":"success","data":[]}', "no list of series"),
+        (404, "", "answered 404"),
+    ],
+)
+def test_what_prometheus_may_answer(code: int, text: str, words: str) -> None:
+    for server in serve(lambda *_: (code, text)):
+        with pytest.raises(AccessError, match=words):
+            ask_prometheus(server.url, 3600)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("24h", 86400), ("7d", 604800), ("90s", 90)])
+def test_ranges(text: str, seconds: int) -> None:
+    assert parse_range(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "24", "h", "-1h", "1y", "100d", "99999999h", "1h30m"])
+def test_bad_ranges(text: str) -> None:
+    with pytest.raises(InputError, match="--range"):
+        parse_range(text)
+
+
+@pytest.mark.parametrize("selector", ["}", "a=b", 'a="b"} or vector(1', 'a="\\""', "a"])
+def test_bad_selectors(selector: str) -> None:
+    with pytest.raises(InputError, match="--selector"):
+        ask_prometheus("http://127.0.0.1:9", 3600, selector)
