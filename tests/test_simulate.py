@@ -269,6 +269,22 @@ def test_a_page_stands_alone(tmp_path: Path) -> None:
     assert "<script" not in page
 
 
+def test_a_plan_holds_what_is_expected_and_is_simulated_again(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    first = json.loads(run(*RATE, "--no-knee", "--json", "--save-plan", str(path)))
+    expected = json.loads(path.read_text())["expectation"]
+    assert (expected["preemptions_per_s"], expected["rate_per_s"]) == (0, 20)
+    assert (expected["prompt_tokens"]["p50"], expected["output_tokens"]["p95"]) == (300, 100)
+    again = ["simulate", str(path), "--step-time", "10,20", *RATE, "--no-knee", "--json"]
+    result = CliRunner().invoke(cli, again, standalone_mode=False)
+    assert result.exception is None, result.exception
+    assert json.loads(result.stdout)["ttft_s"] == first["ttft_s"]
+    result = CliRunner().invoke(cli, [*again, "--max-num-seqs", "3"], standalone_mode=False)
+    assert json.loads(result.stdout)["running"]["max"] == 3
+    result = CliRunner().invoke(cli, [*again, "--revision", "main"], standalone_mode=False)
+    assert "is a plan that holds its own" in str(result.exception)
+
+
 def test_csv_and_markdown() -> None:
     rows = run(*RATE, "--no-knee", "--csv").splitlines()
     assert rows[0] == "from_s,running,waiting,used_blocks,preemptions"

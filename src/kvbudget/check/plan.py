@@ -197,6 +197,19 @@ def _model(document: Mapping[str, Any]) -> ModelType:
     )
 
 
+def is_plan(path: str) -> bool:
+    """Return whether a file holds a plan, of whatever schema."""
+    if not path.lower().endswith(".json"):
+        return False
+    try:
+        if Path(path).stat().st_size > MAX_BYTES:
+            return False
+        with Path(path).open("rb") as file:
+            return KIND.encode() in file.read(1 << 12)
+    except OSError:
+        return False
+
+
 def read_plan(path: str | Path) -> Plan:
     """Return the plan in a file.
 

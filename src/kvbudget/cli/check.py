@@ -19,7 +19,7 @@ from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Reader, check, plan_of, read_metrics, read_plan
 from kvbudget.check.fetch import get
 from kvbudget.check.lines import lines_of
-from kvbudget.check.plan import KIND, MAX_BYTES
+from kvbudget.check.plan import is_plan
 from kvbudget.check.replan import replan_command
 from kvbudget.check.settings import options_of
 from kvbudget.cli.asked import LAUNCH, TakesLaunch, asked
@@ -140,7 +140,7 @@ def _planned(
     ctx: click.Context, model: str | None, options: dict[str, Any], seen: Observation | None
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan and notes; None where nothing tells what was planned."""
-    if model is not None and _is_plan(model):
+    if model is not None and is_plan(model):
         return read_plan(model), ()
     typed = {
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -219,19 +219,6 @@ def _card(options: dict[str, Any], seen: Observation | None) -> Gpu:
     if total is not None and total.value >= 1 << 20:
         return choose_gpu(None, int(total.value))
     raise InputError("The log does not tell the card; give --gpu NAME or --gpu-memory 79.19GiB.")
-
-
-def _is_plan(path: str) -> bool:
-    """Return whether a file holds a plan, of whatever schema."""
-    if not path.lower().endswith(".json"):
-        return False
-    try:
-        if Path(path).stat().st_size > MAX_BYTES:
-            return False
-        with Path(path).open("rb") as file:
-            return KIND.encode() in file.read(1 << 12)
-    except OSError:
-        return False
 
 
 # -- what is read

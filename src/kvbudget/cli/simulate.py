@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kvbudget.budgeting import budget
 from kvbudget.cli.asked import TakesLaunch, asked
@@ -16,6 +17,7 @@ from kvbudget.cli.options import (
     NUMBER,
     TOKENS,
     build_deployment,
+    choose_gpu,
     chosen_model,
     chosen_output,
     columns,
@@ -104,6 +106,9 @@ def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--target-ttft", type=NUMBER, help="Seconds to the first token (p95) that --replicas auto counts for.")
 @click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
 @click.option("--html", metavar="FILE", help="Write a page with the curves; - is standard output.")
+@click.option(
+    "--save-plan", metavar="FILE", help="Write a plan with what is expected, for `check`; - is standard output."
+)
 @click.option("--knee/--no-knee", default=None, help="Look for the load at which pressure begins.")
 @model_options
 @deployment_options
@@ -127,6 +132,7 @@ def simulate(
     target_ttft: float | None,
     steps: str | None,
     html: str | None,
+    save_plan: str | None,
     knee: bool | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
@@ -134,6 +140,7 @@ def simulate(
 
     The scheduler is vLLM's, step for step; --policy has those of other engines, as read in their sources.
     `kvbudget sweep` takes several values of an option.
+    MODEL may be a plan that --save-plan of this verb or of `fit` wrote.
     A launch command may stand after --; what stands before it wins.
 
     \b
@@ -144,7 +151,13 @@ def simulate(
     from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415
 
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
-    writers = [*(f"--{name} -" for name, target in (("steps", steps), ("html", html)) if target == "-")]
+    writers = [
+        *(
+            f"--{name} -"
+            for name, target in (("steps", steps), ("html", html), ("save-plan", save_plan))
+            if target == "-"
+        )
+    ]
     writers += [f"--{output}"] if output else []
     if len(writers) > 1:
         raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
@@ -153,7 +166,7 @@ def simulate(
     chosen = {field: options.pop(field) for field in _SCHEDULER_FIELDS}
     name, options = asked(ctx, model, options)
     workload = parse_workload(WorkloadSpec(**spec))
-    d = build_deployment(chosen_model(name, options), options)
+    d = _deployment(ctx, name, options)
     timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
     b = budget(d)
     pool = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
@@ -169,12 +182,47 @@ def simulate(
     answer = _answer(
         b, workload, timing, pool._replace(**given), fleet, steps, knee, policy=policy, max_tokens=max_tokens or 0
     )
+    if save_plan is not None:
+        _save_plan(b, answer, save_plan)
     if html is not None:
         from kvbudget.present.simulated_html import simulated_page  # noqa: PLC0415 - only pages need it
 
         write_page(simulated_page(answer), html)
-    if "-" not in (steps, html) and (html is None or output):
+    if "-" not in (steps, html, save_plan) and (html is None or output):
         click.echo(_rendered(answer, output), nl=False)
+
+
+def _deployment(ctx: click.Context, name: str, options: dict[str, Any]) -> Deployment:
+    """Return the deployment that options describe, or that of a plan file, with what was typed in place of its own."""
+    from kvbudget.check.plan import is_plan, read_plan  # noqa: PLC0415 - after the options are read
+
+    if not is_plan(name):
+        return build_deployment(chosen_model(name, options), options)
+    typed = {
+        key: value for key, value in options.items() if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE
+    }
+    for field in ("revision", "refresh", "headers"):
+        if typed.pop(field, None) is not None:
+            raise InputError(f"--{field} chooses a model, and {name} is a plan that holds its own; leave it out.")
+    if typed.keys() & {"gpu", "gpu_memory"}:
+        typed["gpu"] = choose_gpu(typed.get("gpu"), typed.pop("gpu_memory", None))
+    return read_plan(name).deployment.replaced(**typed)
+
+
+def _save_plan(b: Budget, answer: Answer, target: str) -> None:
+    """Write the plan with what is expected under this load, and say so on stderr."""
+    from kvbudget.check.plan import plan_dict  # noqa: PLC0415 - few simulations are kept
+
+    summary = answer.summary
+    seconds = summary.simulated_s or 1.0
+    expected = {
+        **summary.to_dict(),
+        "workload": answer.workload,
+        "rate_per_s": answer.rate or summary.requests / seconds,
+        "preemptions_per_s": summary.preemptions / seconds,
+        "knee": answer.to_dict()["knee"],
+    }
+    write_page(json.dumps(plan_dict(b, expected), indent=1) + "\n", target)
 
 
 def _answer(

@@ -186,6 +186,8 @@ class Summary:
         recomputed_tokens: Tokens that were computed a second time.
         scheduled_tokens: Tokens that were computed in all.
         generated_tokens: Tokens of the answers.
+        prompt_tokens: Lengths of prompts, over requests.
+        output_tokens: Lengths of answers, over requests that are not refused.
         prefix_hit_rate: The share of the prompts' tokens that was found in the cache.
         steps: Steps of the engine.
         simulated_s: Seconds until the last answer.
@@ -210,6 +212,8 @@ class Summary:
     recomputed_tokens: int
     scheduled_tokens: int
     generated_tokens: int
+    prompt_tokens: Spread
+    output_tokens: Spread
     prefix_hit_rate: float
     steps: int
     simulated_s: float
@@ -250,6 +254,8 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
         recomputed_tokens=result.recomputed_tokens,
         scheduled_tokens=result.scheduled_tokens,
         generated_tokens=sum(outputs[i] for i in done),
+        prompt_tokens=spread(_counted(result.prompt_tokens)),
+        output_tokens=spread(_counted(tokens for tokens in outputs if tokens)),
         prefix_hit_rate=result.prefix_hits / result.prefix_queries if result.prefix_queries else 0.0,
         steps=result.steps,
         simulated_s=result.ends / SECOND,
@@ -266,7 +272,11 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
 
 
 def _seconds(times: Iterable[int]) -> Spread:
+    return spread(_counted(times), SECOND)
+
+
+def _counted(values: Iterable[int]) -> dict[int, int]:
     counts: dict[int, int] = {}
-    for time in times:
-        counts[time] = counts.get(time, 0) + 1
-    return spread(counts, SECOND)
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    return counts
