@@ -273,7 +273,7 @@ def test_jumps_change_nothing_where_prefixes_are_shared(
 
 def test_the_defaults_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither steps scheduled ahead, nor cached or shared prefixes, nor preemption need the plain scheduler."""
-    monkeypatch.delattr("kvbudget.simulation.simulate._Engine.run")
+    monkeypatch.delattr("kvbudget.simulation.simulate.Engine.run")
     requests = [Request(0, 60, 60, (Segment(1, 40),))] * 8
     result = simulate(requests, SMALL._replace(num_gpu_blocks=20), StepCount())
     assert result.total_preemptions > 0
