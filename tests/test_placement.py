@@ -245,7 +245,11 @@ def test_headers_and_recipe_agree_to_the_byte(style: str) -> None:
     assert stored.notes == ()
     plain = {path: weight for _, path, weight in model.weights()}
     for path, held in stored.modules.items():
-        assert held.nbytes == model.held_bytes(path, plain[path], 2), path
+        recipe = model.quantization
+        assert recipe is not None
+        assert held.nbytes == recipe.weight_bytes(path, plain[path], 2), path
+        order = 4 * plain[path].in_features if style == "gptq" and not held.plain else 0
+        assert held.nbytes - order == model.held_bytes(path, plain[path], 2), path
 
 
 @pytest.mark.parametrize("style", QUANTIZED)

@@ -185,10 +185,18 @@ class Model:
         return held.share(part.values)
 
     def _of_rank(self, scheme: Scheme | None, weight: Weight, part: Weight) -> Scheme | None:
-        """Return how a rank's part of a weight is stored; blocks that are made while loading are the part's own."""
+        """Return how an engine holds a rank's part of a weight.
+
+        It keeps no order of groups (GPTQ's ``g_idx``; vLLM 0.32, layers/quantization/gptq_marlin.py); blocks that are
+        made while loading are the part's own.
+        """
         recipe = self.quantization
+        if scheme is None or recipe is None:
+            return scheme
+        if scheme.order_bytes:
+            scheme = replace(scheme, order_bytes=0)
         whole = (part.out_features, part.in_features) == (weight.out_features, weight.in_features)
-        if whole or scheme is None or recipe is None or recipe.origin == "loading" or weight.group is not Group.EXPERTS:
+        if whole or recipe.origin == "loading" or weight.group is not Group.EXPERTS:
             return scheme
         return scheme.of_shard(part)
 
