@@ -1,11 +1,12 @@
 """How fast the scheduler is simulated: requests a second of the loop, against vLLM's own scheduler in the same run.
 
     PYTHONPATH=src python bench/simulate.py [--traces ../shared/data/traces] [--requests 1000000]
-        [--vllm VENV/bin/python --tool oracle_sched.py]
+        [--vllm VENV/bin/python --tool oracle_sched.py] [--peer-python VENV/bin/python]
 
 Prints a row for each workload: seconds of the loop alone, requests and steps a second, preemptions, and the most memory
 that the process has had so far. vLLM's scheduler, on a part of the same workload, gives the ratio. Times are of the
-processor, so that other work on the machine counts less; vLLM's are without its start-up.
+processor, so that other work on the machine counts less; vLLM's are without its start-up. Peers (`simulate_peer.py`)
+are given the whole workload with steps of one length, which all of them can play.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import json
 import random
 import resource
+import subprocess
 import tempfile
 import time
 from datetime import datetime
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
 DEFAULTS = SchedulerSettings(num_gpu_blocks=27_000, max_model_len=16_384)
 """vLLM's defaults (steps scheduled ahead, prefixes cached) on the pool of an 8B model and 60 GiB."""
 STEP_TIME = (8.0, 20.0)
+EVEN_MS = 10.0
+"""What every step takes where peers are measured."""
+PEERS = ("dynamo", "sr-sim")
+PEERED = 10_000
+"""Drawn requests that they are given."""
 PART = 1000
 """Requests that vLLM's scheduler and the plain one are given."""
 
@@ -102,12 +110,52 @@ def theirs(workload: Workload, python: str, tool: Path) -> float:
     return len(rows) / took
 
 
+def against_peers(workload: Workload, python: str) -> None:
+    """Print how fast other simulators are where all steps take as long, and the ratio of each to ours."""
+    rows = list(workload.requests)
+    settings = workload.settings
+    result, _ = result_of(rows, settings)
+    began = time.process_time()
+    run(result, settings, StepTime(EVEN_MS, 0))
+    took = time.process_time() - began
+    waited = sum(end - begin for begin, end in zip(result.arrival, result.finished, strict=True))
+    _print_peer(f"{workload.name}, even steps", len(rows), took, waited / len(rows) / 10**9)
+    case = {
+        "requests": [(request.arrival, request.prompt_tokens, request.output_tokens) for request in rows],
+        "blocks": settings.num_gpu_blocks,
+        "block_size": settings.block_size,
+        "seqs": settings.max_num_seqs,
+        "tokens": settings.max_num_batched_tokens,
+        "step_ms": EVEN_MS,
+    }
+    script = Path(__file__).with_name("simulate_peer.py")
+    for name in PEERS:
+        peer = subprocess.run(
+            [python, str(script), name], input=json.dumps(case), capture_output=True, text=True, check=False
+        )
+        if peer.returncode:
+            print(f"  {name}: {(peer.stderr.strip().splitlines() or ['ended without a word'])[-1]}")
+            continue
+        told = json.loads(peer.stdout.splitlines()[-1])
+        _print_peer(f"  {name}", len(rows), told["cpu_s"], told["mean_e2e_ms"])
+        print(f"  ours against {name}: {told['cpu_s'] / took:,.1f} times")
+
+
+def _print_peer(name: str, requests: int, took: float, mean_ms: float) -> None:
+    print(
+        f"{name:44} {requests:>9,} requests {took:8.2f} s {requests / took:>9,.0f} requests/s, "
+        f"whole answer {mean_ms:,.0f} ms on average",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=Path("../shared/data/traces"))
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--vllm")
     parser.add_argument("--tool", type=Path)
+    parser.add_argument("--peer-python", help="a Python with ai-dynamo-runtime and vllm-sr-sim")
     asked = parser.parse_args()
     workloads = []
     parts = []
@@ -124,6 +172,14 @@ def main() -> None:
         ]
     for workload in workloads:
         measured(workload)
+    if asked.peer_python:
+        crowded = Workload("chat, 20/s, 6,000 blocks", list(islice(chat(20), PEERED)), tight)
+        for workload in (
+            *workloads[: len(parts)],
+            Workload("chat, 10/s", list(islice(chat(10), PEERED)), DEFAULTS),
+            crowded,
+        ):
+            against_peers(workload, asked.peer_python)
     for part in parts:
         fast, plain = measured(part), measured(part._replace(name=f"{part.name}, plain"), plainly=True)
         print(f"fast against plain: {fast / plain:,.0f} times")

@@ -20,6 +20,8 @@ from kvbudget.engines.vllm_cache import CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.hub import load_model
 from kvbudget.simulation.clock import SECOND, Batch, StepCount, StepTime
+from kvbudget.simulation.groups import table_of
+from kvbudget.simulation.pool import BlockPool
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler
 from kvbudget.simulation.settings import Group, SchedulerSettings, check, longest_needs, resolved
@@ -523,3 +525,22 @@ def test_many_steps_take_what_each_takes(base: float, per_token: float, requests
     assert clock.decodes(requests, 0, steps) == sum(clock.step(Batch(requests, requests, 0, 0)) for _ in range(steps))
     enough = clock.steps_until(requests, 0, gap)
     assert clock.decodes(requests, 0, enough) >= gap > clock.decodes(requests, 0, enough - 1)
+
+
+@given(
+    kind=st.sampled_from(("full", "sliding", "chunked", "state")),
+    size=st.integers(1, 32),
+    limit=st.integers(1, 200),
+    computed=st.integers(0, 500),
+)
+def test_blocks_are_given_back_where_it_is_said_and_not_before(kind: str, size: int, limit: int, computed: int) -> None:
+    """What lies between may be left out, which is what makes steps of hybrid models cheap."""
+    chosen = SchedulerSettings(num_gpu_blocks=9, enable_prefix_caching=False)
+    table = table_of(0, Group(kind, size, limit), chosen, BlockPool(9, caching=False))  # type: ignore[arg-type]
+
+    def gone(tokens: int) -> int:
+        return max(0, table.skipped(tokens)) // size
+
+    until = table.lets_go_at(computed)
+    assert until > computed
+    assert gone(min(until, 10_000) - 1) == gone(computed)

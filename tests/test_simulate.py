@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 import kvbudget as kb
 from kvbudget.cli import cli
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.simulation.answer import calm_limit, knee_of, simulated
+from kvbudget.present.simulated import simulated_text
+from kvbudget.simulation.answer import Answer, calm_limit, knee_of, simulated, work_of
 from kvbudget.simulation.clock import SECOND, StepTime
 from kvbudget.simulation.deployed import scheduler_settings
 from kvbudget.simulation.results import Step
 from kvbudget.simulation.search import find_knee, largest_without
-from kvbudget.simulation.settings import SchedulerSettings
+from kvbudget.simulation.settings import Group, SchedulerSettings
 from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
 from kvbudget.workload.request import Request
@@ -258,6 +260,16 @@ def test_steps_are_written_one_a_line(tmp_path: Path) -> None:
     assert len(steps) <= found["steps"]
     assert {"running", "waiting", "tokens", "used_blocks", "preempted"} <= steps[0].keys()
     assert max(step["running"] for step in steps) == found["running"]["max"]
+    assert steps[0]["t"] < steps[0]["ends"] <= steps[-1]["ends"] <= found["simulated_s"]
+
+
+def test_steps_far_from_those_measured_are_called_a_guess() -> None:
+    begin = ("--rate", "20", "--requests", "9", "--prompt-tokens", "300", "--output-tokens", "9", "--no-knee")
+    base = [argument for argument in BASE if argument not in ("--step-time", "10,20")]
+    for points, guessed in (("1:6.2,32:8.5,64:11", True), ("1:6.2,64:8.5,8192:200", False)):
+        result = CliRunner().invoke(cli, [*base, *begin, "--step-points", points], standalone_mode=False)
+        assert result.exception is None, result.exception
+        assert ("has 64 tokens" in result.stdout) is guessed
 
 
 def test_a_page_stands_alone(tmp_path: Path) -> None:
@@ -285,6 +297,42 @@ def test_a_plan_holds_what_is_expected_and_is_simulated_again(tmp_path: Path) ->
     assert "is a plan that holds its own" in str(result.exception)
 
 
+def test_searches_that_would_take_long_are_left_out_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "was not searched" not in run(*RATE)
+    monkeypatch.setattr(sys.modules["kvbudget.cli.simulate"], "SEARCHED", 50)
+    text = run(*RATE)
+    assert "was not searched" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "Preemptions start" not in text
+    assert "was not searched" not in run(*RATE, "--no-knee")
+    assert "was not searched" not in run(*RATE, "--knee")
+
+
+def test_work_counts_what_a_simulation_takes_its_time_for() -> None:
+    """Where steps cannot be jumped over, each token takes time, and where states are saved each group of layers."""
+    full, sliding, state = Group("full", 16, 0), Group("sliding", 16, 64), Group("state", 16, 0)
+    summary = simulated([Request(0, 100, 200)] * 3, SMALL, CLOCK)
+    assert work_of(summary, SMALL) == 3
+    assert work_of(summary, SMALL._replace(groups=(full, sliding))) == 3 * 200 // 3
+    assert work_of(summary, SMALL._replace(groups=(full, state, state, state))) == 3 * 200 * 4 // 8
+
+
+def test_an_interval_rises_and_holds_its_figure() -> None:
+    """Shorter steps can make a percentile larger: fewer requests share a step."""
+    fast, own, slow = (
+        simulated([Request(0, 100, 20)] * count, SMALL, StepTime(base, 0)) for count, base in ((3, 9), (3, 12), (3, 8))
+    )
+    a = Answer(place="", workload="", timing="", rate=None, settings=SMALL, summary=own, bounds=(fast, slow))
+    low, high = (f"{each.e2e_s.p95:.2f}" for each in (slow, own))
+    assert f"p95 {low}–{high}" in simulated_text(a, 100)
+
+
+def test_a_workload_that_is_refused_is_not_kept_up_with() -> None:
+    text = run("--rate", "5", "--requests", "20", "--prompt-tokens", "40000", "--output-tokens", "9")
+    assert text.startswith("REFUSES")
+    assert "pressure" not in text
+
+
 def test_csv_and_markdown() -> None:
     rows = run(*RATE, "--no-knee", "--csv").splitlines()
     assert rows[0] == "from_s,running,waiting,used_blocks,preemptions"
@@ -299,6 +347,7 @@ def test_csv_and_markdown() -> None:
         ((*RATE, "--step-time", "fast"), "write BASE_MS,PER_TOKEN_US"),
         ((*RATE, "--step-time", "0,0"), "of which one is a picosecond or more"),
         ((*RATE, "--trace", "nothing.json"), "nothing.json"),
+        ((*RATE, "--num-gpu-blocks", "-3"), "--num-gpu-blocks is -3; give 2 or more"),
         ((*RATE, "--json", "--steps", "-"), "both write to standard output"),
     ],
 )

@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from kvbudget.simulation.simulate import Settings
     from kvbudget.workload.spec import Workload
 
-SEARCHED = 50_000
-"""Requests up to which the knee is looked for without being asked; it takes some twenty simulations."""
-SEARCHED_STEPWISE = 500
-"""The same for policies whose steps are not jumped over."""
+SEARCHED = 30_000
+"""Work (`work_of`) up to which searches are made without being asked; they take some twenty simulations."""
 
 WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--trace",), {"metavar": "FILE", "help": "Requests to play: CSV, JSON, JSONL, gzip of each; see the docs."}),
@@ -246,8 +244,9 @@ def _answer(
         play,
         replicas_for,
         simulated,
+        work_of,
     )
-    from kvbudget.simulation.deployed import pool_assumptions  # noqa: PLC0415
+    from kvbudget.simulation.deployed import pool_assumptions, timing_warnings  # noqa: PLC0415
     from kvbudget.simulation.replicas import simulated_fleet  # noqa: PLC0415
 
     d, clock, fleet = b.deployment, timing.clock, engines.fleet
@@ -263,8 +262,8 @@ def _answer(
     with _written(steps) as record:
         if record is not None:  # the same run again: the first one counts equal steps together
             play(begin(), settings, clock, record)
-    usual = SEARCHED if settings is pool else SEARCHED_STEPWISE
-    search = knee if knee is not None else summary.requests <= usual
+    quick = work_of(summary, settings) <= SEARCHED
+    search = summary.refused < summary.requests and (quick if knee is None else knee)
     pressed = search and (summary.preemptions or summary.unfinished)
     units = f"{settings.usable_blocks:,} {settings.words.unit}"
     return Answer(
@@ -278,9 +277,16 @@ def _answer(
         summary=summary,
         fleet=fleet,
         target_ttft_s=engines.target_ttft_s,
-        knee=knee_of(workload.stream, settings, clock, run) if search and not workload.closed else None,
+        knee=knee_of(workload.stream, settings, clock, summary, run) if search and not workload.closed else None,
         calm=calm_limit(begin, settings, clock, int(summary.running.max), run) if pressed else None,
-        warnings=(*warnings, *b.warnings, *fleet_warnings(d), *workload.notes),
+        left_out=knee is None and not quick and (summary.preemptions > 0 or not workload.closed),
+        warnings=(
+            *warnings,
+            *b.warnings,
+            *fleet_warnings(d),
+            *workload.notes,
+            *timing_warnings(timing, pool),
+        ),
         assumptions=(
             *(b.assumptions if settings is pool else _of_the_memory(b)),
             *assumptions,
@@ -331,9 +337,10 @@ def _written(target: str | None) -> Iterator[Callable[[Step], object] | None]:
 
 
 def step_dict(step: Step) -> dict[str, float]:
-    """Return a step as plain data, its time in seconds."""
+    """Return a step as plain data, its times in seconds."""
     fields = step._asdict()
-    return {"step": fields.pop("number"), "t": fields.pop("begins") / SECOND, **fields}
+    begins, ends = fields.pop("begins") / SECOND, fields.pop("ends") / SECOND
+    return {"step": fields.pop("number"), "t": begins, "ends": ends, **fields}
 
 
 def _rendered(answer: Answer, output: str) -> str:

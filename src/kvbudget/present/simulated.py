@@ -63,6 +63,8 @@ def simulated_csv(a: Answer) -> str:
 def _title(a: Answer) -> str:
     s = a.summary
     share = s.preempted_requests / s.requests if s.requests else 0
+    if s.refused == s.requests:
+        return f"REFUSES   {_engines(a)}{a.place}: no request leaves room for an answer"
     words, failed = a.settings.words, s.unfinished
     word = "FAILS" if failed else words.verb if s.preemptions else "QUEUES" if s.waiting.p95 > 0 else "KEEPS UP"
     detail = (
@@ -82,11 +84,11 @@ def _engines(a: Answer) -> str:
 
 
 def _bounds(a: Answer, of: Callable[[Summary], float], form: str) -> str:
-    """Return between which figures the 95th percentile lies."""
+    """Return between which figures the 95th percentile lies; a queue may be worse off where steps are shorter."""
     if a.bounds is None:
         return ""
-    low, high = (form.format(of(each)) for each in a.bounds)
-    return f"p95 {low}–{high}"
+    figures = [of(each) for each in (a.summary, *a.bounds)]
+    return f"p95 {form.format(min(figures))}–{form.format(max(figures))}"
 
 
 def _counts(values: Spread) -> tuple[str, ...]:
@@ -166,6 +168,8 @@ def _answers(a: Answer) -> list[str]:
         )
     if a.fleet.engines > 1:
         lines.append("Running, waiting and KV are those of one engine; times are those of all requests.")
+    if a.left_out:
+        lines.append("Where pressure begins was not searched: it takes some twenty such simulations; --knee does it.")
     error = f"; each step ±{a.timing_error:.0%}" if a.timing_error else ""
     lines.append(f"Timing from {a.timing}{error}.")
     return lines

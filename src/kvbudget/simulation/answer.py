@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from kvbudget import __version__
 from kvbudget.budgeting import SCHEMA
 from kvbudget.errors import InputError
+from kvbudget.simulation.fast import can_jump
 from kvbudget.simulation.replicas import ALONE, MOST_ENGINES, Fleet, fewest_replicas, simulated_fleet
 from kvbudget.simulation.search import find_knee, largest_without
+from kvbudget.simulation.settings import SchedulerSettings
 from kvbudget.simulation.simulate import simulate, simulate_users
 from kvbudget.simulation.summary import Recorder, summarize
 from kvbudget.workload.arrivals import ClosedLoop
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Result, Step
     from kvbudget.simulation.search import Knee
-    from kvbudget.simulation.settings import SchedulerSettings
     from kvbudget.simulation.simulate import Settings
     from kvbudget.simulation.summary import Summary
     from kvbudget.workload.request import Request
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
     Simulation = Callable[[Any, Any, Clock], Summary]
     """Runs a workload, as `simulated` does."""
+
+PROMPTS_OF_WORK = 4096
+TOKENS_OF_WORK = 3
+VISITS_OF_WORK = 8
+"""What takes about as long as a request of the jumping loop, measured on searches: tokens computed there, tokens
+generated in the plain loop, tokens times groups of layers where states are saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,7 @@ class Answer:
         fleet: The engines that shared the workload; running, waiting and blocks are those of one engine.
         target_ttft_s: The p95 of the time to the first token for which the replicas were counted, None if it was not.
         calm: The largest `max_num_seqs` without preemptions and what it leads to; None without preemptions.
+        left_out: Whether the searches for both were left out because they would take long.
         warnings: What makes it less certain, a sentence each.
         assumptions: What nobody said.
     """
@@ -66,6 +74,7 @@ class Answer:
     fleet: Fleet = ALONE
     target_ttft_s: float | None = None
     calm: tuple[int, Summary] | None = None
+    left_out: bool = False
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 
@@ -132,13 +141,45 @@ def bounds_of(
     return fast, slow
 
 
+def work_of(summary: Summary, settings: Settings) -> int:
+    """Return how long a simulation takes, in requests of the loop that jumps over steps.
+
+    That loop takes its time for each request and for long prompts; the plain one for each request of each step, and in
+    each group of layers where states are saved at the ends of blocks.
+    """
+    if not isinstance(settings, SchedulerSettings):
+        return summary.generated_tokens // TOKENS_OF_WORK
+    if can_jump(settings):
+        return summary.requests + summary.preemptions + summary.scheduled_tokens // PROMPTS_OF_WORK
+    groups = settings.cache_groups
+    if settings.enable_prefix_caching and any(group.kind == "state" for group in groups):
+        return summary.generated_tokens * len(groups) // VISITS_OF_WORK
+    return summary.generated_tokens // TOKENS_OF_WORK
+
+
 def knee_of(
-    stream: Callable[[], Iterable[Request]], settings: Settings, clock: Clock, run: Simulation = simulated
+    stream: Callable[[], Iterable[Request]],
+    settings: Settings,
+    clock: Clock,
+    own: Summary | None = None,
+    run: Simulation = simulated,
 ) -> Knee:
-    """Return where pressure begins, with the arrivals of the workload brought together or drawn apart."""
-    return find_knee(
-        lambda load: run((request._replace(arrival=request.arrival / load) for request in stream()), settings, clock)
-    )
+    """Return where pressure begins, with the arrivals of the workload brought together or drawn apart.
+
+    Args:
+        stream: Begins the workload anew.
+        settings: The scheduler.
+        clock: How long steps take.
+        own: What comes of the workload as it is, if that is known.
+        run: What simulates; for several engines it is `simulated_fleet`.
+    """
+
+    def at(load: float) -> Summary:
+        if load == 1 and own is not None:
+            return own
+        return run((request._replace(arrival=request.arrival / load) for request in stream()), settings, clock)
+
+    return find_knee(at)
 
 
 def calm_limit(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvbudget.simulation.groups import FullAttention, table_of
+from kvbudget.simulation.groups import NEVER, AlignedState, FullAttention, table_of
 from kvbudget.simulation.pool import BlockPool
 
 if TYPE_CHECKING:
@@ -30,6 +30,20 @@ class Found(NamedTuple):
     boundary: int = 0
 
 
+class Quiet(NamedTuple):
+    """Up to where a request's next tokens change no table of blocks.
+
+    Attributes:
+        room: Tokens that have room.
+        lets_go_at: Computed tokens from which on a block is given back.
+        keeps_at: Tokens from which on another block can be found.
+    """
+
+    room: int
+    lets_go_at: int
+    keeps_at: int
+
+
 class Cache:
     """The block tables of all groups."""
 
@@ -37,6 +51,8 @@ class Cache:
         "_alike",
         "_caching",
         "_max_model_len",
+        "_quiet",
+        "_rests",
         "_simple",
         "_watermark",
         "aligned",
@@ -51,6 +67,8 @@ class Cache:
         self.tables = tuple(table_of(number, group, settings, self.pool) for number, group in enumerate(groups))
         self.aligned = settings.scheduler_block_size
         self.nothing = Found(tuple([] for _ in groups))
+        self._quiet: dict[int, Quiet] = {}
+        self._rests = not any(isinstance(table, AlignedState) for table in self.tables)  # those change in every step
         self._caching = settings.enable_prefix_caching
         self._watermark = settings.watermark_blocks
         self._max_model_len = settings.max_model_len
@@ -109,6 +127,8 @@ class Cache:
             whole: Whether all that is known of it must fit, not the new tokens alone.
             watermark: Whether the watermark must be left.
         """
+        if found is None and not whole and self._is_quiet(request, new):
+            return True
         hits = self.nothing if found is None else found
         computed = min(request.computed + hits.tokens, self._max_model_len)
         room = self.pool.free - (self._watermark if watermark else 0)
@@ -125,8 +145,28 @@ class Cache:
                 table.adopt(request, hit, computed)
         for table in self.tables:
             table.grow(request, tokens)
-        self.keep(request, min(computed + new, request.tokens))
+        kept = min(computed + new, request.tokens)
+        self.keep(request, kept)
+        if self._rests:
+            self._quiet[request.index] = Quiet(
+                min(len(table.tables[request.index]) * table.size for table in self.tables),
+                min(table.lets_go_at(max(0, computed - request.in_flight)) for table in self.tables),
+                (kept // self.aligned + 1) * self.aligned if self._caching else NEVER,
+            )
         return True
+
+    def _is_quiet(self, request: Sequence, new: int) -> bool:
+        """Return whether there is room for `new` more tokens and nothing else to do for them."""
+        quiet = self._quiet.get(request.index)
+        if quiet is None:
+            return False
+        computed = request.computed
+        end = computed + new
+        return (
+            end <= quiet.room
+            and computed - request.in_flight < quiet.lets_go_at
+            and min(end, request.tokens) < quiet.keeps_at
+        )
 
     def _needs(self, request: Sequence, tokens: int, found: Found, computed: int, admission: bool) -> int:
         return sum(
@@ -138,6 +178,9 @@ class Cache:
         """Let the full blocks of a request's first `tokens` tokens be found by others, and by itself later."""
         if not self._caching:
             return
+        quiet = self._quiet.get(request.index)
+        if quiet is not None and tokens < quiet.keeps_at:
+            return
         if len(self.tables) > 1:
             tokens = tokens // self.aligned * self.aligned
         for table in self.tables:
@@ -145,6 +188,7 @@ class Cache:
 
     def free(self, request: Sequence) -> None:
         """Give back all blocks of a request."""
+        self._quiet.pop(request.index, None)
         for table in self.tables:
             table.free(request)
 

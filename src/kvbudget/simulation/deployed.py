@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.settings import SchedulerSettings
 
+FAR = 2
+"""How many times as long as the largest measured step another may be before its time is called a guess."""
+
 LEAST_BLOCKS = 2
 """The null block, and one to use."""
 
@@ -42,6 +45,8 @@ def scheduler_settings(b: Budget, *, num_gpu_blocks: int | None = None) -> Sched
             pool.
     """
     blocks = b.kv.num_gpu_blocks if num_gpu_blocks is None else num_gpu_blocks
+    if num_gpu_blocks is not None and num_gpu_blocks < LEAST_BLOCKS:
+        raise InputError(f"--num-gpu-blocks is {num_gpu_blocks}; give {LEAST_BLOCKS} or more.")
     if blocks < LEAST_BLOCKS:
         raise CannotTell(
             f"Nothing is left for a KV cache ({b.reason}); give --num-gpu-blocks or a layout that fits.",
@@ -72,11 +77,13 @@ class Timing(NamedTuple):
         clock: How long steps take.
         source: Where that comes from, in words.
         error: The share of a step's time by which it may be off either way; None where it was given.
+        reach: The most tokens of a step that was measured; None where steps of any size are known as well.
     """
 
     clock: Clock
     source: str
     error: float | None = None
+    reach: int | None = None
 
     def scaled(self, factor: float) -> Clock:
         """Return the clock with every step so many times as long."""
@@ -84,6 +91,18 @@ class Timing(NamedTuple):
             return self.clock
         costs = Scaled(self.clock.costs, factor)
         return Roofline(costs, source=self.source, error=self.clock.error)
+
+
+def timing_warnings(timing: Timing, settings: SchedulerSettings) -> tuple[str, ...]:
+    """Return what the interval of the clock does not cover: steps much longer than any that was measured."""
+    longest = settings.max_num_batched_tokens
+    if timing.reach is None or timing.reach * FAR >= longest:
+        return ()
+    text = (
+        f"The largest measured step has {timing.reach:,} tokens and prompts are computed in steps of up to "
+        f"{longest:,}: their time is a guess beyond the interval; give --step-points with such a step."
+    )
+    return (text,)
 
 
 def timing_of(
@@ -108,9 +127,10 @@ def timing_of(
     if step_time is not None:
         return Timing(parse_step_time(step_time), f"--step-time {step_time}")
     if points is not None:
-        clock = fit_line(parse_points(points))
-    else:
-        clock = roofline(d)
-        if benches:
-            clock = calibrate(clock, bench_points(map(Path, benches)), what=", ".join(Path(b).name for b in benches))
+        measured = parse_points(points)
+        clock = fit_line(measured)
+        return Timing(clock, clock.source, clock.error, max(point.batch.tokens for point in measured))
+    clock = roofline(d)
+    if benches:
+        clock = calibrate(clock, bench_points(map(Path, benches)), what=", ".join(Path(b).name for b in benches))
     return Timing(clock, clock.source, clock.error)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Hit = list["Block"]
 """Blocks found for the beginning of a request, the null block where none is needed."""
 
+NEVER = 1 << 62
+"""More tokens than any request has."""
+
 
 def cdiv(tokens: int, size: int) -> int:
     """Return how many blocks of `size` tokens hold `tokens`."""
@@ -43,6 +46,11 @@ class FullAttention:
         """Return how many of a request's first `computed` tokens the next one does not see."""
         del computed
         return 0
+
+    def lets_go_at(self, computed: int) -> int:
+        """Return how many tokens must be computed, more than `computed`, before `let_go` gives back another block."""
+        del computed
+        return NEVER
 
     def find(self, keys: Keys, most: int, numbers: tuple[int, ...]) -> tuple[list[Hit], int]:
         """Return what is found of a request's first `most` tokens in each of `numbers`' tables, and how many tokens."""
@@ -160,6 +168,10 @@ class SlidingWindow(FullAttention):
         """Return the tokens that have left the window."""
         return max(0, computed - self.limit + 1)
 
+    def lets_go_at(self, computed: int) -> int:
+        """Return where the window leaves another block."""
+        return (self.skipped(computed) // self.size + 1) * self.size + self.limit - 1
+
     def find(self, keys: Keys, most: int, numbers: tuple[int, ...]) -> tuple[list[Hit], int]:
         """Return the longest prefix whose window is there, searched from its end."""
         run, needed = 0, cdiv(self.limit - 1, self.size)
@@ -201,6 +213,10 @@ class ChunkedLocal(FullAttention):
         """Return the tokens of the chunks that are over."""
         return computed // self.limit * self.limit
 
+    def lets_go_at(self, computed: int) -> int:
+        """Return where the next chunk begins."""
+        return self.skipped(computed) + self.limit
+
     def find(self, keys: Keys, most: int, numbers: tuple[int, ...]) -> tuple[list[Hit], int]:
         """Return the chunks that are over, whether found or not, and what is found of the last one."""
         first = most // self.limit * self.limit // self.size
@@ -220,6 +236,10 @@ class State(FullAttention):
     def skipped(self, computed: int) -> int:
         """Return the tokens that are in the state already."""
         return computed - 1
+
+    def lets_go_at(self, computed: int) -> int:
+        """Return where the state is in another block."""
+        return (max(0, self.skipped(computed)) // self.size + 1) * self.size + 1
 
 
 class AlignedState(State):

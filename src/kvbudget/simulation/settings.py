@@ -172,7 +172,10 @@ def resolved(chosen: Settings, plan: CachePlan, num_gpu_blocks: int) -> Schedule
 def _group(group: CacheGroup, *, caching: bool) -> Group:
     kind = FULL.get(group.kind, group.kind)
     if kind not in ("full", "sliding", "chunked", "state"):
-        raise CannotTell(f"A cache group of kind {group.kind!r} is not covered by the simulation.", key="groups")
+        raise CannotTell(
+            f"The model has a cache of kind {group.kind!r}, which is not simulated; `kvbudget fit` counts it.",
+            key="groups",
+        )
     saved = max(group.state_blocks - ALIGNED_STATES, 0) if kind == "state" and caching else 0
     return Group(kind, group.block_size, group.limit, saved)  # type: ignore[arg-type]  # one of those four
 
