@@ -115,9 +115,13 @@ def _preemptions(a: Answer) -> str:
         return f"{done}{refused}; no {loss}."
     return (
         f"{done}{refused}; {s.preemptions:,} {loss} ({s.preemptions / s.simulated_s:.2f}/s) of "
-        f"{s.preempted_requests:,} requests, the worst {s.worst_preemptions} times; "
+        f"{s.preempted_requests:,} requests, the worst {_times_over(s.worst_preemptions)}; "
         f"{s.recomputed_tokens / s.scheduled_tokens:.1%} of all tokens were computed twice."
     )
+
+
+def _times_over(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _curves(a: Answer) -> list[str]:
