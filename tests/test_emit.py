@@ -216,7 +216,8 @@ def test_a_selector_is_on_every_series() -> None:
         + as_yaml(scaled_object(small(), labels))
         + json.dumps(dashboard(small(), labels))
     )
-    assert len(re.findall(r"vllm:\w+", text)) == text.replace("\\", "").count('namespace="prod"')
+    watched = [name for name in re.findall(r"vllm:\w+", text) if name != "vllm:cache_config_info"]
+    assert len(watched) == text.replace("\\", "").count('namespace="prod"')
 
 
 # -- what is refused
@@ -394,6 +395,19 @@ def test_both_names_at_once_are_one_engine(tmp_path: Path) -> None:
 def test_another_capacity_is_told(blocks: int, size: int, fires: bool, tmp_path: Path) -> None:
     series = engine(0.1, "0+0", 0, blocks=blocks, size=size)
     firing(rules(small()), series, "20m", {"CapacityChanged"} if fires else set(), tmp_path)
+
+
+@asks_promtool
+def test_the_capacity_of_another_model_is_its_own(tmp_path: Path) -> None:
+    """The cache's series has no name of a model; the engine is found by its address."""
+    series: dict[str, str] = {}
+    for model, blocks in (("x", 129), ("y", 500)):
+        labels = f'job="vllm", instance="{model}:8000", engine="0"'
+        series[f'vllm:num_requests_running{{{labels}, model_name="{model}"}}'] = "1+0x200"
+        series[f'vllm:cache_config_info{{{labels}, num_gpu_blocks="{blocks}", block_size="32"}}'] = "1+0x200"
+    firing(rules(small(), 'model_name="x"'), series, "20m", set(), tmp_path)
+    firing(rules(small(), 'model_name="y"'), series, "20m", {"CapacityChanged"}, tmp_path)
+    firing(rules(small(), 'model_name="z"'), series, "20m", set(), tmp_path)
 
 
 @asks_promtool

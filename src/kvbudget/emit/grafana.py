@@ -5,9 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvbudget.check.metrics import names_of
 from kvbudget.emit.limits import Limits, limits_of
-from kvbudget.emit.promql import checked_selector, either
+from kvbudget.emit.promql import capacity, checked_selector, either
 from kvbudget.facts import metric_names as facts
 
 if TYPE_CHECKING:
@@ -132,7 +131,6 @@ def _capacity(limits: Limits, labels: str) -> dict[str, Any]:
     """Return a table of the engines' caches; their sizes are labels, which no graph can draw."""
     low, high = limits.num_gpu_blocks
     shown = ("instance", "engine", "num_gpu_blocks", "block_size", "kv_cache_size_tokens", "gpu_memory_utilization")
-    name = names_of(facts.CONFIG, limits.engine)[0]
     return {
         "type": "table",
         "title": f"KV cache; plan: {low:,} to {high:,} blocks of {limits.block_size} tokens",
@@ -142,7 +140,7 @@ def _capacity(limits: Limits, labels: str) -> dict[str, Any]:
             {
                 "refId": "A",
                 "datasource": SOURCE,
-                "expr": f"{name}{{{labels}}}" if labels else name,
+                "expr": capacity(limits.engine, labels),
                 "format": "table",
                 "instant": True,
             }

@@ -142,7 +142,8 @@ def _seqs(plan: Plan) -> int | None:
 def _where(plan: Plan) -> str:
     gpu = plan.budget.get("gpu")
     count, name = (gpu.get("count"), gpu.get("name")) if isinstance(gpu, dict) else (None, None)
-    return shown(f"{count if type(count) is int and 0 < count <= MOST_BLOCKS else 1} × {name}", 40)
+    known = isinstance(name, str) and name != "given"  # `--gpu-memory` names no card
+    return shown(f"{count if type(count) is int and 0 < count <= MOST_BLOCKS else 1} × {name if known else 'GPU'}", 40)
 
 
 def _usage(plan: Plan) -> float | None:

@@ -72,15 +72,25 @@ def capacity_differs(limits: Limits, selector: str) -> str:
     for each size of a block, so that the same tokens in other blocks are the same cache. An engine that has not yet
     sized its cache says `None`, and is no match.
     """
-    comma = f", {selector}" if selector else ""
     name = names_of(facts.CONFIG, limits.engine)[0]
     low, high = limits.num_gpu_blocks
     fewest, most = low * limits.block_size, (high + 1) * limits.block_size - 1
     planned = [
-        f'{name}{{block_size="{size}", num_gpu_blocks=~"{range_pattern(fewest // size, most // size)}"{comma}}}'
+        f'{name}{{block_size="{size}", num_gpu_blocks=~"{range_pattern(fewest // size, most // size)}"}}'
         for size in sorted({*BLOCK_SIZES, limits.block_size})
     ]
-    return f'{name}{{num_gpu_blocks=~"[0-9]+"{comma}}} unless ({" or ".join(planned)})'
+    sized = f'{name}{{num_gpu_blocks=~"[0-9]+"}}'
+    return f"{sized} unless ({' or '.join(planned)}){_of_selected(limits.engine, selector)}"
+
+
+def capacity(engine: str, selector: str) -> str:
+    """Return a query for the caches' configurations, one series an engine."""
+    return f"{names_of(facts.CONFIG, engine)[0]}{_of_selected(engine, selector)}"
+
+
+def _of_selected(engine: str, selector: str) -> str:
+    """Return what keeps the engines that a selector names, by another metric: the cache's has no `model_name`."""
+    return f" and on (job, instance) {either(facts.RUNNING, engine, selector)}" if selector else ""
 
 
 def range_pattern(low: int, high: int) -> str:

@@ -89,7 +89,7 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
             f"{{{{ $value | humanizePercentage }}}} of the KV cache is in use; the plan expects at most "
             f"{limits.kv_expected:.0%} for 95 % of the time. The traffic is more or longer than planned.",
         )
-    planned = "plans none" if limits.preemptions_per_s is None else f"expects {limits.preemptions_per_s:.4g} a second"
+    planned = "has none" if limits.preemptions_per_s is None else f"expects {limits.preemptions_per_s:.4g} a second"
     yield _Alert(
         "KvbudgetPreemptions",
         f"{either(facts.PREEMPTIONS, limits.engine, selector, 'rate({}[5m])')} > {limits.preemptions_line:.6g}",
@@ -111,6 +111,7 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
         f"{limits.waiting_line}. More comes in than this engine can do.",
     )
     low, high = limits.num_gpu_blocks
+    blocks = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     yield _Alert(
         "KvbudgetCapacityChanged",
         capacity_differs(limits, selector),
@@ -118,5 +119,5 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
         "warning",
         "The KV cache is not of the planned size",
         "The engine has {{ $labels.num_gpu_blocks }} blocks of {{ $labels.block_size }} tokens; the plan is "
-        f"{low:,} to {high:,} of {limits.block_size}. Ask why: kvbudget check plan.json --log FILE.",
+        f"{blocks} of {limits.block_size}. Ask why: kvbudget check plan.json --log FILE.",
     )
