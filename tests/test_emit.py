@@ -21,13 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvbudget.budgeting import budget
-from kvbudget.check import Metrics, Plan, plan_of, read_metrics
+from kvbudget.check import Metrics, Plan, plan_from, plan_of, read_metrics
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
 from kvbudget.emit import as_yaml, dashboard, limits_of, rules, scaled_object
 from kvbudget.emit.keda import kubernetes_name
 from kvbudget.emit.promql import checked_selector, range_pattern
-from kvbudget.errors import CannotTell, InputError
+from kvbudget.errors import CannotTell, InputError, KvbudgetError
 from kvbudget.facts.metric_names import METRIC_NAMES
 from kvbudget.hub import load_model
 
@@ -235,6 +235,26 @@ def test_a_plan_that_does_not_fit() -> None:
 def test_damaged_bounds(bounds: object) -> None:
     with pytest.raises(InputError, match=r"budget\.bounds\.num_gpu_blocks"):
         rules(changed(small(), "budget", bounds={"num_gpu_blocks": bounds}))
+
+
+PLACES = [(part, key) for part in ("gpu", "deployment", "budget", "model") for key in small().document[part]]
+NONSENSE: st.SearchStrategy[Any] = st.sampled_from(
+    [None, -1, 0, "x", "{{", [], {}, 1e300, float("nan"), True, [[]], {"a": {}}, 10**400]
+)
+
+
+@given(st.sampled_from(PLACES), NONSENSE)
+def test_a_damaged_plan_gives_rules_or_a_sentence(place: tuple[str, str], value: object) -> None:
+    part, key = place
+    try:
+        plan = plan_from({**small().document, part: {**small().document[part], key: value}}, "plan.json")
+        found = rules(plan)
+        dashboard(plan)
+        scaled_object(plan)
+    except KvbudgetError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - most are no error
+    else:
+        assert yaml.safe_load(as_yaml(found)) == found
 
 
 def test_another_engine() -> None:
