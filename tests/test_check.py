@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
 from kvbudget.check.replan import replan_command
+from kvbudget.check.verdict import number_of
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
 from kvbudget.hub import load_model
@@ -697,3 +698,9 @@ def test_a_fleet(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["metrics"]["engines"] == 4
     assert answer["replan"].startswith("kvbudget simulate ")
     assert "--rate 1 " in answer["replan"]
+
+
+@pytest.mark.parametrize(("value", "number"), [(3, 3.0), (0.5, 0.5), (True, None), ("3", None), (10**400, None)])
+def test_an_expectation_has_numbers_or_nothing(value: object, number: float | None) -> None:
+    assert number_of({"kv_used": {"p95": value}}, "kv_used", "p95") == number
+    assert number_of({}, "kv_used", "p95") is None

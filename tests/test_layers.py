@@ -59,6 +59,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("check.*",),
     ("workload", "workload.*"),
     ("simulation", "simulation.*"),
+    ("emit.*",),
     ("present.*",),
     ("cli.*", "cli_*"),
     ("__main__",),

@@ -387,4 +387,9 @@ def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
     value: Any = expected
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits is no figure of a plan
+        return None

@@ -22,6 +22,7 @@ VERBS = {
     "simulate": ("kvbudget.cli.simulate:simulate", "A deployment under a workload: queue, KV use, preemptions."),
     "sweep": ("kvbudget.cli.sweep:sweep", "Many simulations: rates, settings, seeds; on all cores or a cluster."),
     "check": ("kvbudget.cli.check:check_verb", "A running engine, its log and metrics, against its plan."),
+    "emit": ("kvbudget.cli.emit:emit", "Alerts, a dashboard and scaling from a plan."),
     "table": ("kvbudget.cli.table:table", "A grid of contexts, batches, KV types, layouts and GPUs."),
     "kv": ("kvbudget.cli_textbook:kv", "The textbook formula from bare numbers."),
     "lab": ("kvbudget.cli_textbook:lab", "Write the worked exercise into a folder."),
