@@ -704,3 +704,9 @@ def test_a_fleet(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_expectation_has_numbers_or_nothing(value: object, number: float | None) -> None:
     assert number_of({"kv_used": {"p95": value}}, "kv_used", "p95") == number
     assert number_of({}, "kv_used", "p95") is None
+
+
+def test_a_plan_of_another_name_is_held_against_the_log_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(LOGS / "vllm_0.32_preempting.log")
+    run("llama-3.1-8b", "--gpu", "h100", "--log", log)
+    assert "they are taken to be the same model" in " ".join(capsys.readouterr().out.split())

@@ -141,7 +141,8 @@ def _planned(
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan and notes; None where nothing tells what was planned."""
     if model is not None and is_plan(model):
-        return read_plan(model), ()
+        plan = read_plan(model)
+        return plan, _of_another_name(plan, seen)
     typed = {
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
@@ -153,9 +154,11 @@ def _planned(
         name, given = asked(ctx, model, options)
         if "engine_version" in own and given.get("engine_version") is None:
             given["engine_version"] = own["engine_version"]
-        return _from_options(name, given, seen), ()
+        plan = _from_options(name, given, seen)
+        return plan, _of_another_name(plan, seen)
     if model is not None:
-        return _from_options(model, {**own, **typed}, seen), ()
+        plan = _from_options(model, {**own, **typed}, seen)
+        return plan, _of_another_name(plan, seen)
     if seen is None or seen.engine != "vllm" or seen.model is None:
         return None, ()
     said = str(seen.model.value)
@@ -169,6 +172,19 @@ def _planned(
     if found.document["gpu"]["name"] == "given" and "gpu_memory" not in typed:
         note += " The card is known by its memory alone; --gpu NAME says more."
     return found, (note,)
+
+
+def _of_another_name(plan: Plan, seen: Observation | None) -> tuple[str, ...]:
+    """Return a note where the server calls its model otherwise than the plan does: nothing else tells them apart."""
+    if seen is None or seen.model is None:
+        return ()
+    said, planned = str(seen.model.value), str(plan.budget["model"]["id"])
+    last, own = (name.rstrip("/").rpartition("/")[2].casefold() for name in (said, planned))
+    if last == own or own in said.casefold().replace("--", "/"):
+        return ()
+    return (
+        f"The log is of {shown(said, 80)}, and the plan of {shown(planned, 80)}: they are taken to be the same model.",
+    )
 
 
 def _too_old(own: dict[str, Any]) -> str:
