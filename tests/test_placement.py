@@ -14,7 +14,7 @@ from kvbudget.checkpoint import SAFETENSORS, Checkpoint
 from kvbudget.facts.catalogue import MODELS
 from kvbudget.headers.tensors import Tensor
 from kvbudget.model.shapes import Group
-from kvbudget.placement import place_tensors, read_name, with_headers
+from kvbudget.placement import place_tensors, with_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -379,6 +379,16 @@ def test_no_name_breaks_it_and_no_byte_is_lost(rows: list[tuple[str, int, str]])
 @given(names)
 @settings(deadline=None)
 def test_a_name_is_read_the_same_twice(name: str) -> None:
-    module, parameter = read_name(name)
-    assert read_name(name) == (module, parameter)
-    assert module.layer is None or module.layer >= 0
+    first, second = (place_tensors(model_of(), [half(name, 4, 8)], read="headers") for _ in range(2))
+    assert (first.modules, first.bytes_by_group) == (second.modules, second.bytes_by_group)
+    assert first.nbytes == 64
+
+
+@pytest.mark.parametrize("stated", [None, "bfloat16", "torch.float16", "weird", "int4"])
+def test_a_sum_of_bytes_refuses_no_type(stated: str | None) -> None:
+    """An index tells a sum alone, which is held against the config; the type is checked where it is served."""
+    model = model_of(torch_dtype=stated)
+    summed = Checkpoint(name="x", source="x", config={}, stored_bytes=TOTAL, read="index")
+    stored = with_headers(model, summed).stored
+    assert stored is not None
+    assert (stored.nbytes, stored.notes) == (TOTAL, ())

@@ -43,7 +43,7 @@ LONGEST_RUN = 4
 """Weights that one tensor may join: q, k, v and a gate."""
 
 HALF_BYTES = 2
-"""Of a value where the config names no type."""
+"""Of a value where the config names no type that a checkpoint is served in."""
 
 AGREED = 100
 """Sums that differ by less than this part of the checkpoint agree: tables, biases and tied heads are told apart only by
@@ -161,13 +161,6 @@ class _Match(NamedTuple):
     left: tuple[str, ...]
 
 
-def read_name(name: str) -> tuple[Module, str]:
-    """Return (the module that a tensor's name speaks of, the name of its parameter)."""
-    pieces = _NUMBER.split(name)
-    form, numbers = _form(MARK.join(pieces[::2])), pieces[1::2]
-    return form.module_at(tuple(numbers[i] for i in form.counted)), form.parameter
-
-
 def _filled(name: str, numbers: Iterator[str]) -> str:
     first, *others = name.split(MARK)
     return first + "".join(f"{next(numbers)}{other}" for other in others)
@@ -237,7 +230,8 @@ def with_headers(model: Model, checkpoint: Checkpoint) -> Model:
 def _in_all(model: Model, checkpoint: Checkpoint) -> Stored:
     """Return what an index or the hub's counts say: the sum alone, held against the config."""
     stored = checkpoint.stored_bytes or 0
-    size = dtype_bytes(model.dtype.removeprefix("torch.")) if model.dtype else HALF_BYTES
+    stated = (model.dtype or "").removeprefix("torch.")
+    size = dtype_bytes(stated) if stated in names.SERVED_IN.values() else HALF_BYTES
     behind = [weight for layer in model.mtp for weight in layer.weights]
     described = sum(model.held_bytes(path, weight, size) for _, path, weight in model.weights())
     described_with = described + sum(weight.values for weight in behind) * size

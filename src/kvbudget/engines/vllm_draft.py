@@ -213,7 +213,7 @@ def _head(target: Model, head: Model, config: SpeculativeConfig, stages: int, ma
     vocabulary of its own.
     """
     third = config.method == facts.EAGLE3
-    if head.architecture not in facts.EAGLE_CLASSES[config.method] or head.model_type != "llama":
+    if head.architecture not in facts.EAGLE_CLASSES[config.method] or head.model_type not in facts.EAGLE_LAYERS:
         raise CannotTell(
             f"{FLAG}: how vLLM builds a head of class {head.architecture or head.model_type!r} is not known to this "
             "version of kvbudget; it knows those made of Llama's layers.",

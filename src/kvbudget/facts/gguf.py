@@ -126,3 +126,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     }
 )
 """By `general.architecture`."""
+
+WITHOUT_SIGMOID = Architecture("deepseek_v2", "DeepseekV2ForCausalLM", "n_routed_experts", plan="mla")
+"""What a file with latent attention is whose router does not score with a sigmoid: one architecture name serves both
+versions (llama.cpp, convert_hf_to_gguf.py)."""

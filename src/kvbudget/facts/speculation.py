@@ -175,6 +175,9 @@ UNREAD_OWN_DRAFTS = frozenset(
 )
 """Model types with draft layers that were not held against vLLM's classes."""
 
+EAGLE_LAYERS = frozenset({"llama"})
+"""Model types whose layers a head of these classes is made of."""
+
 EAGLE_CLASSES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         EAGLE: frozenset({"EagleLlamaForCausalLM", "LlamaForCausalLM"}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.errors import CannotTell, InputError
-from kvbudget.facts.gguf import ARCHITECTURES, KEYS, NEEDED, Architecture
+from kvbudget.facts.gguf import ARCHITECTURES, KEYS, NEEDED, WITHOUT_SIGMOID, Architecture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,7 +215,7 @@ def _mla(m: _Metadata, config: dict[str, Any]) -> None:
     config["num_key_value_heads"] = config["num_attention_heads"]
     config.pop("head_dim", None)
     if m.get("expert_gating_func") != SIGMOID_GATING:
-        config |= {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"]}
+        config |= {"model_type": WITHOUT_SIGMOID.model_type, "architectures": [WITHOUT_SIGMOID.name]}
 
 
 def _delta(m: _Metadata, config: dict[str, Any]) -> None:

@@ -31,6 +31,10 @@ class Batch(NamedTuple):
     pairs: int
 
 
+NOTHING = Batch(0, 0, 0, 0)
+"""A step that computes nothing."""
+
+
 class Clock(Protocol):
     """Tells what steps take.
 

@@ -21,7 +21,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from kvbudget.simulation.clock import Batch
+from kvbudget.simulation.clock import NOTHING, Batch
 from kvbudget.simulation.results import NEVER, Load, Result, Step, Stretch
 from kvbudget.simulation.runs import Runs, SharedRuns
 
@@ -38,7 +38,6 @@ SHIFT = 32
 LOW = (1 << SHIFT) - 1
 FOREVER = 1 << 100
 """A time that does not come."""
-NOTHING = Batch(0, 0, 0, 0)
 
 
 def can_jump(settings: SchedulerSettings) -> bool:

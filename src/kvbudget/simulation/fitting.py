@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvbudget.basis import Basis
 from kvbudget.errors import InputError
 from kvbudget.headers.source import shown
-from kvbudget.simulation.clock import Batch, StepTime
+from kvbudget.simulation.clock import SECOND, Batch, StepTime
 from kvbudget.simulation.roofline import Attended, Costs, Roofline
 from kvbudget.workload.files import open_trace
 from kvbudget.workload.rows import json_document
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from kvbudget.simulation.clock import Clock
 
-_SECOND = 10**12
 _MOST = 1e9
 """No step has more tokens, or takes more milliseconds."""
 
@@ -103,7 +102,7 @@ class Line:
     @property
     def attended(self) -> tuple[Attended, ...]:
         """The context, as attention to all of it."""
-        return (Attended(0, round(self.per_context_s * _SECOND), 0),)
+        return (Attended(0, round(self.per_context_s * SECOND), 0),)
 
     def seconds_of_tokens(self, tokens: int) -> float:
         """Return base and tokens."""
@@ -218,7 +217,7 @@ def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured
     """
     if not points:
         raise InputError("No measured steps to calibrate the clock with; give one.")
-    ratios = [log(point.seconds * _SECOND / clock.step(point.batch)) for point in points]
+    ratios = [log(point.seconds * SECOND / clock.step(point.batch)) for point in points]
     mean = fsum(ratios) / len(ratios)
     worst = max(exp(abs(ratio - mean)) - 1 for ratio in ratios)
     factor = exp(mean)

@@ -15,6 +15,7 @@ from kvbudget.facts.formats import dtype_bytes
 from kvbudget.facts.step_times import CARDS, KNEE, USUAL, USUAL_CALLS_S, CardRates, Link, Rate
 from kvbudget.model.shapes import Attention, CrossAttention, Group, Indexer, LatentAttention, RecurrentState, Split
 from kvbudget.parallel import local_heads
+from kvbudget.simulation.clock import SECOND
 from kvbudget.simulation.roofline import Attended, Roofline
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kvbudget.model import Model
     from kvbudget.model.shapes import Cache, Layer
 
-_SECOND = 10**12
 
 _ASIDE = frozenset({Group.EMBEDDINGS, Group.VISION, Group.AUDIO, Group.MTP})
 """Weights that a step of text does not read as a whole: a lookup reads a few rows."""
@@ -318,7 +318,7 @@ def _attention(model: Model, tp: int, kv_bytes: int, state_bytes: int, rate: Rat
             case RecurrentState():
                 request_bytes += 2 * sum(_state_bytes(tensor.shape, tp) for tensor in cache.tensors) * state_bytes
     attended = tuple(
-        Attended(window, round(read[window] / rate.bytes_per_s * _SECOND), round(work[window] / rate.flops * _SECOND))
+        Attended(window, round(read[window] / rate.bytes_per_s * SECOND), round(work[window] / rate.flops * SECOND))
         for window in sorted(read)
     )
     return attended, request_bytes

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kvbudget.simulation.clock import SECOND
+
 if TYPE_CHECKING:
     from kvbudget.simulation.clock import Batch
-
-_SECOND = 10**12
 
 
 class Attended(NamedTuple):
@@ -70,14 +70,14 @@ class Roofline:
         """Return the picoseconds of what depends on the tokens of a step alone; it never falls with them."""
         known = self._by_tokens.get(tokens)
         if known is None:
-            known = self._by_tokens[tokens] = round(self.costs.seconds_of_tokens(tokens) * _SECOND)
+            known = self._by_tokens[tokens] = round(self.costs.seconds_of_tokens(tokens) * SECOND)
         return known
 
     def by_requests(self, requests: int) -> int:
         """Return the picoseconds of what depends on the requests of a step alone; it never falls with them."""
         known = self._by_requests.get(requests)
         if known is None:
-            known = self._by_requests[requests] = round(self.costs.seconds_of_requests(requests) * _SECOND)
+            known = self._by_requests[requests] = round(self.costs.seconds_of_requests(requests) * SECOND)
         return known
 
     def step(self, batch: Batch) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import gcd, lcm
+from math import lcm
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kvbudget.errors import CannotTell, InputError
@@ -121,11 +121,6 @@ class SchedulerSettings(NamedTuple):
     def scheduler_block_size(self) -> int:
         """Tokens at whose multiples a prefix hit of all groups can end (vLLM ``resolve_kv_cache_block_sizes``)."""
         return lcm(*(group.block_size for group in self.cache_groups))
-
-    @property
-    def hash_block_size(self) -> int:
-        """Tokens by which prefixes are told apart."""
-        return gcd(*(group.block_size for group in self.cache_groups))
 
     @property
     def watermark_blocks(self) -> int:

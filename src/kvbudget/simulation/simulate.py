@@ -10,7 +10,7 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from kvbudget.simulation.clock import SECOND, Batch, picoseconds
+from kvbudget.simulation.clock import NOTHING, SECOND, Batch, picoseconds
 from kvbudget.simulation.fast import FOREVER, can_jump, run
 from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
 from kvbudget.simulation.results import NEVER, Load, Result, Step
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Settings = SchedulerSettings | OtherSettings
 
-NOTHING = Batch(0, 0, 0, 0)
-"""A step that computes nothing."""
 ALONE = Request(0.0, 0, 0)
 """What stands for a request that shares nothing and is as urgent as others."""
 
