@@ -353,3 +353,12 @@ def test_csv_and_markdown() -> None:
 )
 def test_what_is_wrong_is_said(arguments: tuple[str, ...], words: str) -> None:
     assert words in run(*arguments, code=2)
+
+
+def test_a_layout_that_is_not_simulated_is_refused_at_once() -> None:
+    """Not first for the lack of a clock, and again when one is given."""
+    arguments = ["simulate", "llama-3.1-8b", "--gpu", "h100", *RATE, "-pp", "2"]
+    for clock in ([], ["--step-time", "10,20"]):
+        result = CliRunner().invoke(cli, [*arguments, *clock], standalone_mode=False)
+        assert isinstance(result.exception, CannotTell)
+        assert "--pipeline-parallel-size 2 is not simulated" in str(result.exception)

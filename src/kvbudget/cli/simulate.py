@@ -165,9 +165,9 @@ def simulate(
     name, options = asked(ctx, model, options)
     workload = parse_workload(WorkloadSpec(**spec))
     d = _deployment(ctx, name, options)
-    timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
     b = budget(d)
     pool = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
+    timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
     given = {field: value for field, value in chosen.items() if value is not None}
     if "scheduling_policy" in given:
         given["policy"] = given.pop("scheduling_policy")

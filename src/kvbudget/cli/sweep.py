@@ -212,7 +212,7 @@ class _Plan:
         check(settings)
         timing = timing_of(d, step_time=self._step_time)
         self.timing = self.timing or timing.source
-        self.place = self.place or f"{d.card.name}, {d.engine} {d.engine_version}"
+        self.place = self.place or f"{d.card.name}, vLLM {d.engine_version}"
         self.warnings.update(dict.fromkeys((*b.warnings, *fleet_warnings(d))))
         self.assumptions.update(dict.fromkeys(b.assumptions))
         told = {**self._told, **{key: str(value) for key, value in chosen.items() if value is not None}}
