@@ -4,7 +4,8 @@
         [--vllm VENV/bin/python --tool oracle_sched.py] [--peer-python VENV/bin/python]
 
 Prints a row for each workload: seconds of the loop alone, requests and steps a second, preemptions, and the most memory
-that the process has had so far. vLLM's scheduler, on a part of the same workload, gives the ratio. Times are of the
+that the process has had so far; and once more for the compiled loop if numba is here, after a first run that compiles
+or loads it, with the ratio. vLLM's scheduler, on a part of the same workload, gives the ratio. Times are of the
 processor, so that other work on the machine counts less; vLLM's are without its start-up. Peers (`simulate_peer.py`)
 are given the whole workload with steps of one length, which all of them can play.
 """
@@ -12,12 +13,14 @@ are given the whole workload with steps of one length, which all of them can pla
 from __future__ import annotations
 
 import argparse
+import copy
 import csv
 import gzip
 import json
 import random
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from datetime import datetime
@@ -27,14 +30,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import vllm_scheduler as own
 
+from kvbudget.simulation import compiled
 from kvbudget.simulation.clock import StepTime
 from kvbudget.simulation.fast import run
 from kvbudget.simulation.settings import SchedulerSettings
 from kvbudget.simulation.simulate import result_of, simulate
 from kvbudget.workload.request import Request
 
+sys.path[:] = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
+"""Numba asks for a module named coverage, which `coverage.py` beside this file is not."""
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from kvbudget.simulation.results import Result
 
 DEFAULTS = SchedulerSettings(num_gpu_blocks=27_000, max_model_len=16_384)
 """vLLM's defaults (steps scheduled ahead, prefixes cached) on the pool of an 8B model and 60 GiB."""
@@ -82,15 +91,25 @@ def measured(workload: Workload, *, plainly: bool = False) -> float:
     if plainly:
         began = time.process_time()
         result = simulate(workload.requests, workload.settings, clock, plainly=True)
-    else:
-        result, _ = result_of(workload.requests, workload.settings)
+        return _print(workload.name, result, time.process_time() - began)
+    result, _ = result_of(workload.requests, workload.settings)
+    fresh = copy.deepcopy(result) if compiled.is_here() else result
+    began = time.process_time()
+    run(result, workload.settings, clock)
+    rate = _print(workload.name, result, time.process_time() - began)
+    if compiled.is_here():
         began = time.process_time()
-        run(result, workload.settings, clock)
-    took = time.process_time() - began
+        compiled.run(fresh, workload.settings, clock)
+        there = _print("  compiled", fresh, time.process_time() - began)
+        print(f"  {there / rate:.1f} times, {'the same' if fresh == result else 'ANOTHER'} result")
+    return rate
+
+
+def _print(name: str, result: Result, took: float) -> float:
     rate = len(result) / took
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(
-        f"{workload.name:34} {len(result):>9,} requests {took:8.2f} s {rate:>9,.0f} requests/s "
+        f"{name:34} {len(result):>9,} requests {took:8.2f} s {rate:>9,.0f} requests/s "
         f"{result.steps / took:>11,.0f} steps/s {result.total_preemptions:>7,} preemptions {memory:>6,} MiB",
         flush=True,
     )
@@ -159,6 +178,8 @@ def main() -> None:
     asked = parser.parse_args()
     workloads = []
     parts = []
+    if compiled.is_here():
+        compiled.run(result_of(islice(chat(10), 10), DEFAULTS)[0], DEFAULTS, StepTime(*STEP_TIME))
     if (asked.traces / "azure2023_conv.csv.gz").exists():
         rows = azure(asked.traces)
         workloads.append(Workload("Azure conversation", rows, DEFAULTS))

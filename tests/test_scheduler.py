@@ -19,7 +19,8 @@ from kvbudget.engines.vllm import settings as engine_settings
 from kvbudget.engines.vllm_cache import CacheSettings, plan_cache
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.hub import load_model
-from kvbudget.simulation.clock import SECOND, Batch, StepCount, StepTime
+from kvbudget.simulation.clock import SECOND, Attended, Batch, Clock, StepCount, StepTime, steps_until
+from kvbudget.simulation.fast import FOREVER
 from kvbudget.simulation.groups import table_of
 from kvbudget.simulation.pool import BlockPool
 from kvbudget.simulation.results import NEVER, Result, Step
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.sequence import Sequence
 
 ROOT = Path(__file__).parents[1]
@@ -183,29 +183,19 @@ def both(
     )
 
 
-class Roofline:
-    """A clock that looks at the context, as a real one does."""
+class ByContext(Clock):
+    """A clock that looks at the context, as a real one does: layers that see all of it, and others with windows."""
 
-    def step(self, batch: Batch) -> int:
+    def __init__(self) -> None:
+        super().__init__((Attended(0, 40_000, 7), Attended(64, 90_000, 3), Attended(200, 10_000, 1)))
+
+    def by_tokens(self, tokens: int) -> int:
         """Return a constant, and the longer of reading and computing."""
-        return 5 * 10**9 + max(batch.context * 40_000, batch.tokens * 30_000_000) + batch.pairs * 7
+        return 5 * 10**9 + max(10**8, tokens * 30_000_000)
 
-    def decodes(self, requests: int, context: int, steps: int) -> int:
-        """Return the sum."""
-        return sum(
-            self.step(Batch(requests, requests, context + i * requests, context + i * requests)) for i in range(steps)
-        )
-
-    def steps_until(self, requests: int, context: int, gap: int) -> int:
-        """Return the first number of steps that take as long."""
-        steps = 0
-        while self.decodes(requests, context, steps) < gap:
-            steps += 1
-        return steps
-
-    def wake(self, arrival: int) -> int:
-        """Return the arrival."""
-        return arrival
+    def by_requests(self, requests: int) -> int:
+        """Return a cost for each."""
+        return requests * 1_000_001
 
 
 def without_fallback(case: Case) -> SchedulerSettings:
@@ -219,7 +209,7 @@ def without_fallback(case: Case) -> SchedulerSettings:
 def test_jumps_change_nothing(seed: int, context: bool, as_served: bool) -> None:
     """The fast way gives the same result and the same steps, on random workloads under pressure."""
     case = bench().random_case(seed)
-    clock: Clock = Roofline() if context else StepTime(15, 20) if case.clocked else StepCount()
+    clock: Clock = ByContext() if context else StepTime(15, 20) if case.clocked else StepCount()
     plain, fast, unrecorded = both(bench().requests_of(case), without_fallback(case), clock, as_served=as_served)
     assert fast == plain
     assert unrecorded == plain[0]
@@ -523,7 +513,7 @@ def test_a_step_must_take_time(costs: tuple[float, float]) -> None:
 def test_many_steps_take_what_each_takes(base: float, per_token: float, requests: int, steps: int, gap: int) -> None:
     clock = StepTime(base, per_token)
     assert clock.decodes(requests, 0, steps) == sum(clock.step(Batch(requests, requests, 0, 0)) for _ in range(steps))
-    enough = clock.steps_until(requests, 0, gap)
+    enough = steps_until(clock.pace, requests, 0, gap, FOREVER)
     assert clock.decodes(requests, 0, enough) >= gap > clock.decodes(requests, 0, enough - 1)
 
 

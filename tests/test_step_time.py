@@ -17,7 +17,7 @@ from kvbudget.basis import Basis
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import step_times as facts
 from kvbudget.facts.gpus import GPUS, find_gpu
-from kvbudget.simulation.clock import Batch, StepCount
+from kvbudget.simulation.clock import Attended, Batch, StepCount, steps_until
 from kvbudget.simulation.fitting import (
     FITTED,
     GUESSED,
@@ -31,7 +31,7 @@ from kvbudget.simulation.fitting import (
     provenance,
 )
 from kvbudget.simulation.operations import ROUGH, card_rates, operations_of, roofline
-from kvbudget.simulation.roofline import Attended, Roofline
+from kvbudget.simulation.roofline import Roofline
 from kvbudget.workload.spec import WorkloadSpec, parse_workload
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Costed:
 @settings(max_examples=100)
 def test_the_steps_that_fill_a_gap_are_the_fewest(name: str, requests: int, context: int, gap: int) -> None:
     clock = clock_of(name)
-    steps = clock.steps_until(requests, requests * context, gap)
+    steps = steps_until(clock.pace, requests, requests * context, gap, gap)
     assert clock.decodes(requests, requests * context, steps) >= gap
     assert steps == 0 or clock.decodes(requests, requests * context, steps - 1) < gap
 
@@ -250,14 +250,14 @@ def test_experts_are_read_as_tokens_reach_them() -> None:
 
 def test_smaller_caches_and_weights_take_less() -> None:
     wide, narrow = (clock_of("llama-3.1-8b", "h100", 1, kv) for kv in ("auto", "fp8"))
-    assert narrow.attended[0].read == pytest.approx(wide.attended[0].read / 2, rel=0.001)
+    assert narrow.costs.attended[0].read == pytest.approx(wide.costs.attended[0].read / 2, rel=0.001)
     packed = clock_of("qwen3-32b-fp8", "h100", 1).step(decode(1, 10))
     assert packed < 0.8 * clock_of("qwen3-32b", "h100", 1).step(decode(1, 10))
 
 
 def test_windows_stop_growing() -> None:
     clock = clock_of("gemma-3-27b")
-    windows = {window for window, _, _ in clock.attended}
+    windows = {window for window, _, _ in clock.costs.attended}
     assert windows == {0, 1024}
     near, far, farther = (clock.step(decode(64, context)) for context in (500, 3000, 5500))
     assert far - near > farther - far, "most layers have stopped"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvbudget.basis import Basis
 from kvbudget.errors import InputError
 from kvbudget.headers.source import shown
-from kvbudget.simulation.clock import SECOND, Batch, StepTime
-from kvbudget.simulation.roofline import Attended, Costs, Roofline
+from kvbudget.simulation.clock import SECOND, Attended, Batch, StepTime
+from kvbudget.simulation.roofline import Costs, Roofline
 from kvbudget.workload.files import open_trace
 from kvbudget.workload.rows import json_document
 

@@ -15,8 +15,8 @@ from kvbudget.facts.formats import dtype_bytes
 from kvbudget.facts.step_times import CARDS, KNEE, USUAL, USUAL_CALLS_S, CardRates, Link, Rate
 from kvbudget.model.shapes import Attention, CrossAttention, Group, Indexer, LatentAttention, RecurrentState, Split
 from kvbudget.parallel import local_heads
-from kvbudget.simulation.clock import SECOND
-from kvbudget.simulation.roofline import Attended, Roofline
+from kvbudget.simulation.clock import SECOND, Attended
+from kvbudget.simulation.roofline import Roofline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

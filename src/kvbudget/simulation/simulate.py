@@ -10,7 +10,8 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from kvbudget.simulation.clock import NOTHING, SECOND, Batch, picoseconds
+from kvbudget.simulation import compiled
+from kvbudget.simulation.clock import LATEST, NOTHING, SECOND, Batch, picoseconds, too_late
 from kvbudget.simulation.fast import FOREVER, can_jump, run
 from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
 from kvbudget.simulation.results import NEVER, Load, Result, Step
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.policy import OtherSettings, Policy, PolicySettings
+    from kvbudget.simulation.prefixes import Shared
 
     Settings = SchedulerSettings | OtherSettings
 
@@ -67,12 +69,27 @@ def simulate(
     if shared is None or not isinstance(settings, SchedulerSettings):
         Engine(special, result, settings, clock, record, as_served=as_served).run()
     elif len(order) == len(result) and order == served:
-        run(result, settings, clock, record, shared, as_served=as_served)
+        _jump(result, settings, clock, record, shared, as_served=as_served)
     else:
         in_order = result.chosen(order)
-        run(in_order, settings, clock, record, shared, as_served=as_served)
+        _jump(in_order, settings, clock, record, shared, as_served=as_served)
         result.put(order, in_order)
     return result
+
+
+def _jump(
+    result: Result,
+    settings: SchedulerSettings,
+    clock: Clock,
+    record: Callable[[Step], object] | None,
+    shared: dict[int, Shared],
+    *,
+    as_served: bool,
+) -> None:
+    if shared or not compiled.is_worth(result, settings, clock):
+        run(result, settings, clock, record, shared, as_served=as_served)
+    else:
+        compiled.run(result, settings, clock, record, as_served=as_served)
 
 
 def simulate_users(
@@ -189,6 +206,8 @@ class Engine:
             while coming and coming[0].arrival <= seen:
                 scheduler.add(coming.popleft())
             self._iterate()
+            if self._now > LATEST:
+                raise too_late()
         self._result.ends = self._now
         return Load(len(scheduler.running), len(scheduler.waiting) + len(coming), scheduler.used_blocks)
 
