@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
+from kvbudget.check.expected import number_of
 from kvbudget.check.replan import replan_command
-from kvbudget.check.verdict import number_of
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
+from kvbudget.emit import limits_of
 from kvbudget.hub import load_model
 from kvbudget.present.checked import check_document
 from kvbudget.present.document import as_markdown, as_text
@@ -388,6 +389,50 @@ def test_traffic_as_planned() -> None:
     assert found.verdict == HEALTHY
 
 
+def fleet(engines: int, **figures: float) -> Metrics:
+    """Return a range of so many engines, each of which runs by `LOAD`."""
+    return Metrics(
+        source="http://prometheus",
+        engine="vllm",
+        engines=engines,
+        running_max=30,
+        waiting_max=2,
+        kv_usage_max=0.6,
+        kv_usage_p95=0.5,
+        **{"preemptions": 0.0, "preemptions_per_s": 0.0, "requests_per_s": 4.0 * engines, "seconds": 3600.0} | figures,
+    )
+
+
+LOAD = {"kv_used": {"p95": 0.5, "max": 0.6}, "running": {"max": 30}, "waiting": {"max": 2}, "simulated_s": 100}
+
+
+@pytest.mark.parametrize("planned", [1, 2])
+def test_a_fleet_is_held_against_so_many_engines(planned: int) -> None:
+    """A simulation's rates are those of all its engines; a fleet of ten of them does ten times one's share."""
+    together = {"engines": planned, "rate_per_s": 4.0 * planned, "preemptions_per_s": 0.02 * planned}
+    planned_load = expecting(plan(), **LOAD, **together)
+    assert check(planned_load, None, fleet(10, preemptions_per_s=0.3)).verdict == HEALTHY
+    assert check(planned_load, None, fleet(10, preemptions_per_s=0.4)).verdict == DRIFT
+    assert check(planned_load, None, fleet(10, requests_per_s=45)).verdict == DRIFT
+    assert limits_of(planned_load).preemptions_per_s == 0.02
+
+
+def test_engines_of_one_page_are_held_one_by_one() -> None:
+    """Eight data-parallel engines run thirty requests each, as each was planned to."""
+    planned_load = expecting(plan(), **LOAD)
+    text = "".join(
+        f'vllm:num_requests_{what}{{engine="{i}",model_name="m"}} {count}\n'
+        for i in range(8)
+        for what, count in (("running", 30), ("waiting", 2))
+    )
+    found = check(planned_load, None, read_metrics(text))
+    assert {row.name: (row.actual, row.ok) for row in found.rows} == {
+        "running, now": (30, True),
+        "waiting, now": (2, True),
+    }
+    assert "8 engines: running, waiting" in found.notes[0]
+
+
 def test_prefix_blocks_count_as_free() -> None:
     text = "vllm:kv_cache_usage_perc 0.2\nvllm:num_requests_running 3\nvllm:prefix_cache_queries_total 100\nvllm:prefix_cache_hits_total 80\n"
     (finding,) = check(None, None, read_metrics(text)).findings
@@ -473,6 +518,13 @@ def test_reports(name: str) -> None:
     else:
         found, command = check(None, recorded("vllm_0.32_refused.log")), ""
     compare(f"check_{name}.txt", as_text(check_document(found, command)))
+
+
+def test_one_source_has_no_column() -> None:
+    """Where every figure was read in one place, the lead has said it."""
+    text = as_text(check_document(check(None, None, read_metrics(page("after"), "after.txt"))))
+    assert "read in" not in text
+    assert text.count("after.txt") == 2  # in the lead, and beside the cause
 
 
 def test_markdown_report() -> None:
@@ -697,7 +749,7 @@ def test_a_fleet(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, answer["findings"][0]["name"]) == (1, "preemptions")
     assert answer["metrics"]["engines"] == 4
     assert answer["replan"].startswith("kvbudget simulate ")
-    assert "--rate 1 " in answer["replan"]
+    assert "--rate 1 --replicas 4 " in answer["replan"]
 
 
 @pytest.mark.parametrize(("value", "number"), [(3, 3.0), (0.5, 0.5), (True, None), ("3", None), (10**400, None)])

@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +118,8 @@ def test_names_are_rows_of_their_engine() -> None:
         ("sgl_router_requests_total 5\n", AccessError, "SGLang's router"),
         ("dynamo_frontend_requests_total 5\n", AccessError, "Dynamo"),
         ("python_info 1\n", InputError, "no metric of a known engine"),
-        ("", InputError, "no metric of a known engine"),
+        ("", InputError, "is empty"),
+        ("[1]", AccessError, "JSON"),
     ],
 )
 def test_other_pages(text: str, error: type[KvbudgetError], words: str) -> None:
@@ -124,8 +127,69 @@ def test_other_pages(text: str, error: type[KvbudgetError], words: str) -> None:
         read_metrics(text, "http://host/metrics")
 
 
+@pytest.mark.parametrize("name", ["vllm:current_qps", "vllm_router_requests_total", "inference_extension_info"])
+def test_a_router_without_traffic(name: str) -> None:
+    """Its labels come with the first request; until then the page has nothing but what is declared."""
+    with pytest.raises(AccessError, match=r"router|gateway"):
+        read_metrics(f"# HELP {name} x\n# TYPE {name} gauge\n")
+
+
+def test_models_are_not_mixed() -> None:
+    text = "".join(f'vllm:num_requests_running{{model_name="{name}"}} 1\n' for name in "ab")
+    with pytest.raises(InputError, match=r"several models \(a, b\)"):
+        read_metrics(text)
+
+
+def test_ranks_of_one_engine_count_once() -> None:
+    """Each stage of a pipeline tells the same requests; `dp_rank` is another engine."""
+    text = "".join(
+        f'sglang:num_running_reqs{{dp_rank="{dp}",pp_rank="{pp}",tp_rank="{tp}"}} {5 + dp}\n'
+        for dp in (0, 1)
+        for pp in (0, 1)
+        for tp in (0, 1)
+    )
+    m = read_metrics(text)
+    assert (m.engines, m.running, m.running_max) == (2, 11, 6)
+
+
+def test_v0_tells_its_hits_as_a_share() -> None:
+    text = "vllm:num_requests_running 1\nvllm:gpu_prefix_cache_hit_rate "
+    assert [read_metrics(text + value).prefix_hit_rate for value in ("0.25", "-1.0")] == [0.25, None]
+
+
+def test_exemplars_and_time_stamps() -> None:
+    """OpenMetrics puts an exemplar behind a bucket, a federating server a time behind a value."""
+    name = "vllm:request_prompt_tokens"
+    m = read_metrics(
+        "vllm:num_requests_running 2 1795976155000\n"
+        f'{name}_bucket{{le="100.0"}} 3 # {{trace_id="a"}} 67 1.5\n{name}_bucket{{le="+Inf"}} 3\n'
+        f"{name}_sum 99\n{name}_count 3\n# EOF\n"
+    )
+    assert (m.running, m.notes) == (2, ())
+    assert m.prompt is not None
+    assert m.prompt.mean == 33
+
+
+def test_a_page_that_was_cut_off_has_no_lengths_of_nothing() -> None:
+    text = 'vllm:num_requests_running 1\nvllm:request_prompt_tokens_bucket{le="+Inf"} 3\n'
+    assert read_metrics(text).prompt is None
+
+
+def test_sums_beyond_all_numbers_are_none() -> None:
+    text = "".join(f'vllm:num_preemptions_total{{engine="{i}"}} 1e308\n' for i in (0, 1))
+    assert read_metrics(text).preemptions is None
+
+
+def test_a_page_of_many_adapters_is_passed_over_quickly() -> None:
+    text = "".join(f'vllm:lora_requests_info{{adapter="{i}"}} 1\n' for i in range(200_000))
+    began = time.process_time()
+    assert read_metrics(f"{text}vllm:num_requests_running 3\n").running == 3
+    assert time.process_time() - began < 2
+
+
 def test_bad_lines_are_counted() -> None:
-    m = read_metrics('vllm:num_requests_running 1\nvllm:x{a="} 1\nvllm:num_requests_waiting NaN\nvllm:y zz\n')
+    lines = ("running 1", 'running{a="} 1', "waiting NaN", "waiting zz")
+    m = read_metrics("".join(f"vllm:num_requests_{line}\n" for line in lines))
     assert (m.running, m.waiting) == (1, None)
     assert m.notes == ("2 lines of metrics were not understood.",)
 
@@ -174,13 +238,14 @@ def test_above_the_last_bound() -> None:
 
 
 class Double(ThreadingHTTPServer):
-    """A server on the loopback interface that answers as told."""
+    """A server on the loopback interface that answers as told; a redirection with its text as the address."""
 
     daemon_threads = True
 
-    def __init__(self, answer: Callable[[str, dict[str, str]], tuple[int, str]]) -> None:
+    def __init__(self, answer: Callable[[str, dict[str, str]], tuple[int, str | bytes]]) -> None:
         self.answer = answer
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.authorized: list[str | None] = []
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -194,10 +259,13 @@ class Handler(BaseHTTPRequestHandler):
         fields = {name: values[0] for name, values in parse_qs(parts.query).items()}
         assert isinstance(self.server, Double)
         self.server.asked.append((parts.path, fields))
+        self.server.authorized.append(self.headers.get("Authorization"))
         code, text = self.server.answer(parts.path, fields)
-        body = text.encode()
+        body = text.encode() if isinstance(text, str) else text
         self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
+        if 300 <= code < 400:
+            self.send_header("Location", body.decode())
+        self.send_header("Content-Length", str(len(body) + 9 * (parts.path == "/short")))
         self.end_headers()
         self.wfile.write(body)
 
@@ -205,7 +273,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def serve(answer: Callable[[str, dict[str, str]], tuple[int, str]]) -> Iterator[Double]:
+def serve(answer: Callable[[str, dict[str, str]], tuple[int, str | bytes]]) -> Iterator[Double]:
     server = Double(answer)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield server
@@ -224,8 +292,50 @@ def test_not_found_says_which_flag(missing: Double) -> None:
 
 
 def test_a_locked_page(missing: Double) -> None:
-    with pytest.raises(AccessError, match="needs a token"):
+    with pytest.raises(AccessError, match=r"needs a token or a password \(401\): set KVBUDGET_METRICS_TOKEN, or"):
         get(f"{missing.url}/locked")
+
+
+def test_credentials_go_with_the_question_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVBUDGET_METRICS_TOKEN", "t0ken")
+    for server in serve(lambda path, _: (302, "/metrics") if path == "/old" else (200, "ok")):
+        get(f"{server.url.replace('://', '://me:p%40ss@')}/metrics")
+        get(f"{server.url}/old")
+        assert server.authorized == ["Basic bWU6cEBzcw==", "Bearer t0ken", None]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (gzip.compress(b"vllm:x 1"), "vllm:x 1"),
+        (b"\xef\xbb\xbfvllm:x 1", "vllm:x 1"),
+        ("vllm:x 1".encode("utf-16"), "vllm:x 1"),
+    ],
+)
+def test_how_a_page_may_be_packed(content: bytes, text: str) -> None:
+    for server in serve(lambda *_: (200, content)):
+        assert get(server.url) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "words"),
+    [
+        ("/short", b"vllm:x 1", "broke off 9 bytes before the end of its answer; try again"),
+        ("/", b"\x1f\x8bnothing", "is packed and damaged"),
+        ("/", gzip.compress(bytes((16 << 20) + 1)), "more than 16 MiB"),
+        ("/", bytes((16 << 20) + 1), "answered more than 16 MiB; give one engine's address"),
+    ],
+)
+def test_answers_that_are_no_page(path: str, content: bytes, words: str) -> None:
+    for server in serve(lambda *_: (200, content)):
+        with pytest.raises(AccessError, match=words) as caught:
+            get(server.url + path)
+    assert "cannot be reached" not in str(caught.value)
+
+
+def test_an_engine_without_tls(missing: Double) -> None:
+    with pytest.raises(AccessError, match="is it http:// and not https://"):
+        get(missing.url.replace("http", "https"))
 
 
 def test_nobody_answers() -> None:
@@ -233,7 +343,9 @@ def test_nobody_answers() -> None:
         get("http://127.0.0.1:9/metrics")
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "host:8000"])
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://host/x", "host:8000", "http://[::1/", "http:///m", "http://h:a/"]
+)
 def test_other_schemes(url: str) -> None:
     with pytest.raises(InputError, match="no http address"):
         get(url)
@@ -248,14 +360,17 @@ def test_secrets_stay_out_of_messages() -> None:
 # -- Prometheus
 
 VALUES: dict[str, list[float]] = {
+    "count(vllm:num_requests_running": [4] * 480,
     "avg(vllm:kv_cache_usage_perc": [0.4, 0.6],
-    "max(vllm:kv_cache_usage_perc": [0.5, 0.99],
+    "max(max_over_time(vllm:kv_cache_usage_perc": [0.5, 0.99],
     "avg(vllm:num_requests_running": [10, 20],
+    "max(max_over_time(vllm:num_requests_running": [12, 22],
     "avg(vllm:num_requests_waiting": [0, 2],
-    "max(vllm:num_requests_waiting": [0, 7],
+    "max(max_over_time(vllm:num_requests_waiting": [0, 7],
     "sum(rate(vllm:num_preemptions_total": [0, 0.5],
 }
 SCALARS = {
+    "avg(quantile_over_time(0.95, vllm:kv_cache_usage_perc": 0.7,
     "sum(increase(vllm:num_preemptions_total": 36,
     "sum(increase(vllm:request_success_total": 7200,
     "sum(increase(vllm:request_prompt_tokens_sum": 360_000,
@@ -267,14 +382,14 @@ def prometheus(models: tuple[str, ...] = ("m",)) -> Callable[[str, dict[str, str
     """Return a double of the server's API for one fleet."""
 
     def answer(path: str, fields: dict[str, str]) -> tuple[int, str]:
-        query = fields["query"]
+        query = fields["query"].replace("((", "(").replace(", (", ", ")
         result: list[dict[str, Any]]
         if path.endswith("query_range"):
             found = next((values for start, values in VALUES.items() if query.startswith(start)), [])
             result = [{"metric": {}, "values": [[i, str(value)] for i, value in enumerate(found)]}] if found else []
         elif query.startswith("count by (model_name) (vllm"):
             result = [{"metric": {"model_name": name}, "value": [0, "4"]} for name in models]
-        elif query.startswith("sum by (le)"):
+        elif query.startswith("sum by (le) (increase(vllm:"):
             result = [
                 {"metric": {"le": le}, "value": [0, value]}
                 for le, value in (("20", "0"), ("100", "7200"), ("+Inf", "7200"))
@@ -296,22 +411,46 @@ def test_a_fleet_over_a_range() -> None:
     for server in serve(prometheus()):
         m = ask_prometheus(server.url, 7200, 'namespace="prod"', now=10_000.0)
         assert (m.engines, m.models, m.seconds) == (4, ("m",), 7200)
-        assert (m.kv_usage, m.kv_usage_max) == (0.5, 0.99)
-        assert (m.running, m.waiting, m.waiting_max) == (15, 1, 7)
+        assert (m.kv_usage, m.kv_usage_p95, m.kv_usage_max) == (0.5, 0.7, 0.99)
+        assert (m.running, m.running_max, m.waiting, m.waiting_max) == (15, 22, 1, 7)
         assert (m.preemptions, m.preemptions_per_s, m.preemptions_per_s_max) == (36, 0.005, 0.5)
         assert m.requests_per_s == 1
         assert m.prompt is not None
         assert (m.prompt.requests, m.prompt.mean) == (7200, 50)
         assert m.config_number("num_gpu_blocks") == 100
         queries = [fields["query"] for _, fields in server.asked]
-        assert all('{namespace="prod"}' in query for query in queries)
+        assert all('{model_name!="", namespace="prod"}' in query for query in queries)
         assert any(
-            "vllm:kv_cache_usage_perc" in query and " or vllm:gpu_cache_usage_perc" in query for query in queries
+            "(vllm:kv_cache_usage_perc" in query and " or vllm:gpu_cache_usage_perc" in query for query in queries
         )
         ranges = [fields for path, fields in server.asked if path.endswith("query_range")]
         assert {(fields["start"], fields["end"], fields["step"]) for fields in ranges} == {
             ("2800.000", "10000.000", "15")
         }
+
+
+def test_a_fleet_that_is_younger_than_the_range() -> None:
+    """Rates are those of the time that it was there."""
+    for server in serve(prometheus()):
+        m = ask_prometheus(server.url, 10 * 7200, now=100_000.0)
+        assert m.seconds == 480 * 144
+        assert m.requests_per_s == pytest.approx(7200 / (480 * 144))
+
+
+def test_what_the_server_says_of_its_answers_is_handed_on() -> None:
+    """A server of servers answers without those that are down, and warns."""
+
+    def answer(path: str, fields: dict[str, str]) -> tuple[int, str]:
+        code, text = prometheus()(path, fields)
+        return code, json.dumps({**json.loads(text), "warnings": ["store b: unavailable"]})
+
+    for server in serve(answer):
+        assert ask_prometheus(server.url, 3600).notes == (f"{server.url} warns: store b: unavailable",)
+
+
+def test_secrets_stay_out_of_the_source() -> None:
+    for server in serve(prometheus()):
+        assert ask_prometheus(server.url.replace("://", "://me:hunter2@"), 3600).source == server.url
 
 
 def test_several_models_are_not_mixed() -> None:
@@ -327,7 +466,11 @@ def test_several_models_are_not_mixed() -> None:
         (200, '{"status":"error","error":"bad query"}', "bad query"),
         (200, '{"status":"success","data":{"result":[]}}', "no metrics of vLLM or SGLang"),
         (200, '{"status":"success","data":[]}', "no list of series"),
-        (404, "", "answered 404"),
+        (400, '{"status":"error","errorType":"bad_data","error":"parse error"}', "answered 400: parse error"),
+        (422, '{"status":"error","error":"query processing would load too many samples"}', "422: query processing"),
+        (503, "<html>busy", "answered 503; see that server's own log"),
+        (302, "", "answered 302, and leads to no page"),
+        (404, "", "answered 404: give the server's root"),
     ],
 )
 def test_what_prometheus_may_answer(code: int, text: str, words: str) -> None:

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 
 from kvbudget.budgeting import budget
 from kvbudget.check import Metrics, Plan, plan_from, plan_of, read_metrics
+from kvbudget.check.promql import checked_selector
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
 from kvbudget.emit import as_yaml, dashboard, limits_of, rules, scaled_object
 from kvbudget.emit.keda import kubernetes_name
-from kvbudget.emit.promql import checked_selector, range_pattern
+from kvbudget.emit.promql import range_pattern
 from kvbudget.errors import CannotTell, InputError, KvbudgetError
 from kvbudget.facts.metric_names import METRIC_NAMES
 from kvbudget.hub import load_model
@@ -202,6 +203,7 @@ def test_hostile_names_stay_text(name: str) -> None:
         'a=~"b**"',
         'a=~"("',
         'a=~"x*+"',
+        'a=~"x++"',
     ],
 )
 def test_what_is_no_selector(selector: str) -> None:
@@ -210,7 +212,7 @@ def test_what_is_no_selector(selector: str) -> None:
 
 
 def test_a_selector_is_on_every_series() -> None:
-    labels = checked_selector(' namespace="prod", job!~"x|y.*" ')
+    labels = checked_selector(' namespace="prod", job!~"x|y.+" ')
     text = (
         as_yaml(rules(small(), labels))
         + as_yaml(scaled_object(small(), labels))
@@ -336,7 +338,7 @@ def engine(
     usage: float, waiting: str, preempted: float, blocks: int = 129, size: int = 32, metric: str = "kv_cache_usage_perc"
 ) -> dict[str, str]:
     """Return series of an hour, a value every 15 s: ten minutes of nothing, then fifty as given."""
-    labels = 'instance="a:8000", engine="0"'
+    labels = 'instance="a:8000", engine="0", model_name="m"'
     return {
         f"vllm:{metric}{{{labels}}}": f"0+0x39 {usage}+0x200",
         f"vllm:num_requests_waiting{{{labels}}}": f"0+0x39 {waiting}x200",
@@ -404,6 +406,16 @@ def test_both_names_at_once_are_one_engine(tmp_path: Path) -> None:
     """Between 0.9.2 and 0.11 an engine has both."""
     series = engine(0.95, "0+0", 0) | engine(0.95, "0+0", 0, metric="gpu_cache_usage_perc")
     firing(rules(small()), series, "50m", {"CacheNearlyFull"}, tmp_path)
+
+
+@asks_promtool
+def test_a_router_counts_no_request_again(tmp_path: Path) -> None:
+    """The router of vLLM's production stack has series of the engines' names, by `server` and without a model."""
+    router = {
+        'vllm:num_requests_waiting{instance="r:80", server="http://a:8000"}': "0+0x39 43+1x200",
+        'vllm:num_requests_running{instance="r:80", server="http://a:8000"}': "5+0x239",
+    }
+    firing(rules(small()), engine(0.1, "2+0", 0) | router, "25m", set(), tmp_path)
 
 
 @asks_promtool

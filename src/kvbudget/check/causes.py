@@ -185,7 +185,7 @@ def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
                 drift=True,
                 place=row.place,
             )
-        elif plan is not None and row.name in ("KV used, p95", "waiting, max", "waiting, now"):
+        elif plan is not None and row.name.startswith(("KV used, p95", "waiting")):
             what = "The cache is fuller" if row.name.startswith("KV") else "More requests wait"
             yield Finding(
                 "pressure",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,19 +14,21 @@ from kvbudget.facts import metric_names as facts
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-MAX_PAGE = 16 << 20
-"""Characters of a metrics page; an engine's has some 70,000, one of many adapters a few million."""
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MAX_LINE = 1 << 14
 MAX_BAD_LINES = 1000
+MAX_NAMED = 5
 
 NEARLY_ALL = 0.9
 """The share of requests in one bucket from which the mean stands for them."""
 
-_PREFIXES = ("vllm:", "sglang:", "llamacpp:")
-_SUFFIXES = ("_bucket", "_sum", "_count")
+_SUFFIXES = ("", "_bucket", "_sum", "_count")
+
+_WANTED = frozenset(name + end for row in facts.METRIC_NAMES for name in row.names for end in _SUFFIXES)
+"""Names that say something here; most of a page, and all that grows with adapters, says something else."""
+
+_NAME = re.compile(r"\s*(?:# (?:TYPE|HELP) )?([A-Za-z_:][\w:]*)")
 
 
 class Sample(NamedTuple):
@@ -87,19 +90,20 @@ class Metrics:
         source: The address or file.
         engine: "vllm", "sglang", "llama.cpp".
         models: Names of what is served.
-        engines: How many engines there are (data-parallel replicas, pods).
+        engines: How many engines there are (data-parallel replicas, pods), of a range in the mean.
         kv_usage: The share of the KV cache in use now, 0 to 1: the mean over engines.
         kv_usage_max: The largest: of the engines now, of a range over all its time.
         kv_usage_p95: Of a range; None for a single page.
-        running: Requests that run, all engines.
-        waiting: Requests that wait, all engines.
-        waiting_max: The most of a range.
+        running: Requests that run: of all engines now, of a range the mean of one.
+        running_max: The most of one engine: now, of a range over all its time.
+        waiting: Requests that wait, as those that run.
+        waiting_max: The most of one engine.
         preemptions: Requests that lost their cache since the start, or in the range.
         preemptions_per_s: Their rate, None where the time is not known.
         preemptions_per_s_max: The highest of a range.
         finished: Requests finished in the same time.
         requests_per_s: Their rate.
-        seconds: The time that the counts cover.
+        seconds: The time that the counts cover: since the process began, of a range as much as has engines.
         prompt: Lengths of prompts.
         output: Lengths of answers.
         prefix_hit_rate: Tokens of prompts found in the cache, 0 to 1, None where none was looked for.
@@ -115,6 +119,7 @@ class Metrics:
     kv_usage_max: float | None = None
     kv_usage_p95: float | None = None
     running: float | None = None
+    running_max: float | None = None
     waiting: float | None = None
     waiting_max: float | None = None
     preemptions: float | None = None
@@ -157,23 +162,19 @@ def read_metrics(text: str, source: str = "metrics", now: float | None = None) -
         now: When it was fetched, seconds since 1970; None where that is not known, and there are no rates then.
 
     Raises:
-        InputError: It is no metrics page, or too long.
+        InputError: It is no metrics page, or that of several models.
         AccessError: It is another page (HTML), or that of a router.
     """
-    if len(text) > MAX_PAGE:
-        raise InputError(f"{shown(source)} is longer than {MAX_PAGE >> 20} MiB; give the metrics of one engine.")
     _refuse_html(text, source)
-    samples, bad = _samples(text)
-    _refuse_router(samples, text, source)
+    samples, bad, names = _samples(text)
+    _refuse_router(names, source)
     by_name: dict[str, list[Sample]] = {}
-    for sample in samples:
+    for sample in _once_an_engine(samples):
         by_name.setdefault(sample.name, []).append(sample)
     engine = next((row.engine for row in facts.METRIC_NAMES if _found(by_name, row.names)), None)
     if engine is None:
-        raise InputError(
-            f"{shown(source)} has no metric of a known engine (vllm:…, sglang:…, llamacpp:…); give an engine's own "
-            "/metrics."
-        )
+        what = "has no metric of a known engine (vllm:…, sglang:…, llamacpp:…)" if text.strip() else "is empty"
+        raise InputError(f"{shown(source)} {what}; give an engine's own /metrics.")
     started = [sample.value for sample in by_name.get(facts.STARTED, ())]
     seconds = now - min(started) if now is not None and started and now > min(started) else None
     notes = (f"{bad:,} lines of {shown(source)} were not understood.",) if bad else ()
@@ -198,7 +199,8 @@ class _Page(NamedTuple):
     def total(self, meaning: str) -> float | None:
         """Return the sum over engines, None if the metric is not there."""
         values = self.values(meaning)
-        return sum(values) if values else None
+        total = sum(values)
+        return total if values and isfinite(total) else None
 
     def lengths(self, meaning: str) -> Lengths | None:
         """Return a histogram, of all engines together."""
@@ -208,10 +210,10 @@ class _Page(NamedTuple):
                 for sample in self.by_name.get(f"{name}_bucket", ())
             ]
             count, total = (
-                sum(sample.value for sample in self.by_name.get(f"{name}{end}", ())) for end in ("_count", "_sum")
+                [sample.value for sample in self.by_name.get(f"{name}{end}", ())] for end in ("_count", "_sum")
             )
-            if buckets:
-                return lengths_of(buckets, count, total)
+            if buckets and total:  # a page that was cut off may lack the sum
+                return lengths_of(buckets, sum(count), sum(total))
         return None
 
 
@@ -228,7 +230,7 @@ def lengths_of(buckets: Iterable[tuple[float | None, float]], count: float, tota
             summed[edge] = summed.get(edge, 0.0) + value
     count = count or summed.pop(inf, 0.0)
     summed.pop(inf, None)
-    if not count > 0 or not isfinite(count + total):
+    if not count > 0 or not isfinite(count + total) or not isfinite(total / count):
         return None
     edges = tuple(sorted(summed))
     below = [summed[edge] for edge in edges]
@@ -243,22 +245,23 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
     queries, hits = page.total(facts.PREFIX_QUERIES), page.total(facts.PREFIX_HITS)
     preemptions, finished = page.total(facts.PREEMPTIONS), page.total(facts.FINISHED)
     every = page.samples(facts.RUNNING) or page.samples(facts.KV_USAGE)
-    models = dict.fromkeys(sample.labels.get("model_name", "") for sample in every)
-    configs: list[Mapping[str, str]] = [sample.labels for sample in page.samples(facts.CONFIG)]
-    poorest: Mapping[str, str] = min(configs, key=_blocks, default={})
-    config = dict(poorest)
+    models = [name for name in dict.fromkeys(sample.labels.get("model_name", "") for sample in every) if name]
+    refuse_several(models, source, "give one engine's page")
+    config = dict(poorest([sample.labels for sample in page.samples(facts.CONFIG)]))
     tokens = page.values(facts.KV_TOKENS)
     if tokens:
         config["kv_cache_size_tokens"] = f"{min(tokens):.0f}"
     return Metrics(
         source=source,
         engine=page.engine,
-        models=tuple(shown(name) for name in models if name),
+        models=tuple(map(shown, models)),
         engines=max(1, len(every)),
         kv_usage=sum(usage) / len(usage) if usage else None,
         kv_usage_max=max(usage, default=None),
         running=page.total(facts.RUNNING),
+        running_max=max(page.values(facts.RUNNING), default=None),
         waiting=page.total(facts.WAITING),
+        waiting_max=max(page.values(facts.WAITING), default=None),
         preemptions=preemptions,
         preemptions_per_s=preemptions / seconds if preemptions is not None and seconds else None,
         finished=finished,
@@ -266,18 +269,48 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
         seconds=seconds,
         prompt=page.lengths(facts.PROMPT_LENGTHS),
         output=page.lengths(facts.OUTPUT_LENGTHS),
-        prefix_hit_rate=hits / queries if hits is not None and queries else None,
+        prefix_hit_rate=hits / queries if hits is not None and queries else _share(page, facts.PREFIX_RATE),
         cache_config=config,
         notes=notes,
     )
 
 
-def _blocks(labels: Mapping[str, str]) -> float:
-    return _finite(labels.get("num_gpu_blocks", "")) or inf
+def poorest(configs: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+    """Return the configuration of the engine with the fewest blocks."""
+    return min(configs, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
 
 
-def _samples(text: str) -> tuple[list[Sample], int]:
-    """Return the samples of names that matter, and how many lines were not understood."""
+def _share(page: _Page, meaning: str) -> float | None:
+    """Return the mean of shares over the engines, None where none is one: V0 says -1 where nothing is looked for."""
+    values = [value for value in page.values(meaning) if 0 <= value <= 1]
+    return sum(values) / len(values) if values else None
+
+
+def refuse_several(models: Sequence[str], source: str, advice: str) -> None:
+    """Refuse to mix the figures of several models, which have caches of several kinds.
+
+    Raises:
+        InputError: There are several.
+    """
+    if len(models) > 1:
+        names = ", ".join(shown(name, 40) for name in models[:MAX_NAMED])
+        raise InputError(f"{shown(source)} has several models ({names}); {advice}.")
+
+
+def _once_an_engine(samples: list[Sample]) -> Iterator[Sample]:
+    """Yield each sample of an engine once: ranks that work on the same requests all tell them."""
+    found: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = {}
+    for sample in samples:
+        labels = {name: value for name, value in sample.labels.items() if name not in facts.RANKS}
+        key = sample.name, frozenset(labels.items())
+        known = found.get(key)
+        if known is None or not known.value >= sample.value:
+            found[key] = sample
+    yield from found.values()
+
+
+def _samples(text: str) -> tuple[list[Sample], int, set[str]]:
+    """Return the samples of names that matter, how many lines were not understood, and all names on the page."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - few commands read metrics
 
     def parsed(lines: str) -> list[Sample]:
@@ -287,12 +320,22 @@ def _samples(text: str) -> tuple[list[Sample], int]:
             for sample in family.samples
         ]
 
-    wanted = (*_PREFIXES, *facts.ROUTERS, facts.STARTED)
-    lines = [line.strip() for line in text.splitlines() if line.lstrip().startswith(wanted)]
-    kept = [line for line in lines if len(line) <= MAX_LINE]
-    bad = len(lines) - len(kept)
+    names: set[str] = set()
+    kept: list[str] = []
+    bad = 0
+    for line in text.splitlines():
+        match = _NAME.match(line)
+        if match is None:
+            continue
+        names.add(match[1])
+        if (match[1] not in _WANTED and match[1] != facts.STARTED) or line.lstrip().startswith("#"):
+            continue
+        if len(line) > MAX_LINE:
+            bad += 1
+        else:
+            kept.append(line.strip())
     try:
-        return parsed("\n".join(kept)), bad
+        return parsed("\n".join(kept)), bad, names
     except (ValueError, IndexError, KeyError):
         samples: list[Sample] = []
         for line in kept:
@@ -302,28 +345,26 @@ def _samples(text: str) -> tuple[list[Sample], int]:
                 bad += 1
                 if bad > MAX_BAD_LINES:
                     break
-        return samples, bad
+        return samples, bad, names
 
 
 def _found(by_name: Mapping[str, list[Sample]], names: tuple[str, ...]) -> bool:
-    return any(name + end in by_name for name in names for end in ("", *_SUFFIXES))
+    return any(name + end in by_name for name in names for end in _SUFFIXES)
 
 
 def _refuse_html(text: str, source: str) -> None:
     head = text[:1000].lstrip().lower()
-    if head.startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
-        raise AccessError(f"{shown(source)} answered HTML, not Prometheus text; give the engine's own /metrics.")
-    if head.startswith("{"):
-        raise AccessError(f"{shown(source)} answered JSON, not Prometheus text; give the engine's own /metrics.")
+    what = "HTML" if head.startswith(("<!doctype", "<html", "<?xml", "<head", "<body")) else "JSON"
+    if what == "HTML" or head.startswith(("{", "[")):
+        raise AccessError(f"{shown(source)} answered {what}, not Prometheus text; give the engine's own /metrics.")
 
 
-def _refuse_router(samples: list[Sample], text: str, source: str) -> None:
+def _refuse_router(names: set[str], source: str) -> None:
     """Refuse a router's page: it has no cache."""
-    names = {sample.name for sample in samples}
     if any(name in names for row in facts.METRIC_NAMES if row.meaning == facts.CONFIG for name in row.names):
         return
     for start, what in facts.ROUTERS.items():
-        if any(name.startswith(start) for name in names) or f"\n{start}" in text:
+        if any(name.startswith(start) for name in names):
             raise AccessError(
                 f"{shown(source)} is {what} (it names {start}…); give an engine's pod, or --prometheus URL for all."
             )

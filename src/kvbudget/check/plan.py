@@ -102,7 +102,8 @@ def plan_dict(b: Budget, expectation: Mapping[str, Any] | None = None) -> dict[s
     Args:
         b: The budget.
         expectation: What is expected under load, as `kvbudget simulate --json` says it, with `prompt_tokens` and
-            `output_tokens` (p50, p95) and `rate_per_s`; empty where nobody has simulated it.
+            `output_tokens` (p50, p95), `rate_per_s`, and the `engines` that shared the load; empty where nobody has
+            simulated it.
     """
     d = b.deployment
     choices = d.choices()

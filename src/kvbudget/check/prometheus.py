@@ -1,6 +1,8 @@
 """What a Prometheus server has kept of a fleet: averages over its engines, maxima for what is alarming.
 
 Every name is asked for under all that it had (`new or old`), so that a fleet of mixed versions is read as a whole.
+Maxima are those of all samples, not only of the points that a range query looks at. The 95th percentile is each
+engine's own over the time, and then their mean: what one engine does for 95 % of the time, as a plan says it.
 Source: Prometheus's HTTP API v1.
 """
 
@@ -13,8 +15,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from kvbudget.check.fetch import get
-from kvbudget.check.metrics import Lengths, Metrics, lengths_of, names_of
+from kvbudget.check.fetch import get, public
+from kvbudget.check.metrics import Lengths, Metrics, lengths_of, names_of, poorest, refuse_several
+from kvbudget.check.promql import capacity, checked_selector, either
 from kvbudget.errors import AccessError, InputError
 from kvbudget.facts import metric_names as facts
 from kvbudget.headers.source import shown
@@ -32,12 +35,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _RANGE = re.compile(r"([1-9][0-9]{0,6})([smhdw])")
 MAX_RANGE_S = 90 * 86400
 
-_SELECTOR = re.compile(
-    r"\s*[A-Za-z_][A-Za-z0-9_]{0,100}\s*(?:=|!=|=~|!~)\s*\"[^\"\\\n]{0,300}\""
-    r"(?:\s*,\s*[A-Za-z_][A-Za-z0-9_]{0,100}\s*(?:=|!=|=~|!~)\s*\"[^\"\\\n]{0,300}\")*\s*"
-)
-
 MAX_SERIES = 10_000
+MAX_WARNINGS = 5
 
 
 class Question(NamedTuple):
@@ -48,12 +47,14 @@ class Question(NamedTuple):
         seconds: How far back.
         selector: Labels that all series must have: ``namespace="prod"``.
         now: The end of the range, seconds since 1970.
+        warnings: What the server says of its answers, such as that a part of it did not answer.
     """
 
     url: str
     seconds: int
     selector: str
     now: float
+    warnings: dict[str, None]
 
 
 def parse_range(text: str) -> int:
@@ -76,89 +77,89 @@ def ask_prometheus(url: str, seconds: int, selector: str = "", now: float | None
         InputError: The selector is not understood, or the series belong to several models.
         AccessError: The server cannot be reached, refuses the question, or has no engine's metrics.
     """
-    if selector and not _SELECTOR.fullmatch(selector):
-        raise InputError(f"--selector {shown(selector)} is not understood; write for example 'namespace=\"prod\"'.")
-    q = Question(url.rstrip("/"), seconds, selector.strip(), time.time() if now is None else now)
+    q = Question(url.rstrip("/"), seconds, checked_selector(selector), time.time() if now is None else now, {})
     for engine in ("vllm", "sglang"):
-        running = list(_instant(q, f"count by (model_name) ({_either(q, facts.RUNNING, engine)})"))
+        running = list(_instant(q, f"count by ({facts.MODEL}) ({_each(q, facts.RUNNING, engine)})"))
         if running:
             return _fleet(q, engine, running)
     raise AccessError(
-        f"{shown(q.url)} has no metrics of vLLM or SGLang{f' with {q.selector}' if q.selector else ''} now; check that "
-        "it scrapes the engines."
+        f"{public(q.url)} has no metrics of vLLM or SGLang{f' with {q.selector}' if q.selector else ''} now; check "
+        "that it scrapes the engines."
     )
 
 
 def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], float]]) -> Metrics:
-    models = [labels.get("model_name", "") for labels, _ in running]
-    if len(models) > 1:
-        names = ", ".join(shown(name, 40) for name in models[:5])
-        raise InputError(f"{shown(q.url)} has several models ({names}); choose one: --selector 'model_name=\"…\"'.")
-    usage = _either(q, facts.KV_USAGE, engine)
-    waiting = _either(q, facts.WAITING, engine)
+    models = [labels.get(facts.MODEL, "") for labels, _ in running]
+    refuse_several(models, public(q.url), "choose one: --selector 'model_name=\"…\"'")
     whole = f"[{q.seconds}s]"
     step = max(SHORTEST_STEP_S, -(-q.seconds // POINTS))
-    window = f"[{max(SHORTEST_WINDOW_S, 4 * step)}s]"
-    lost = _rates(q, facts.PREEMPTIONS, engine, "increase", whole)
-    done = _one(q, _rates(q, facts.FINISHED, engine, "increase", whole))
-    over_time = sorted(_range(q, f"max({usage})", step))
-    preempted = _range(q, _rates(q, facts.PREEMPTIONS, engine, "rate", window), step)
-    hits, queries = (
-        _one(q, _rates(q, name, engine, "increase", whole)) for name in (facts.PREFIX_HITS, facts.PREFIX_QUERIES)
-    )
-    count = _one(q, lost)
-    configs = [labels for labels, _ in _instant(q, _either(q, facts.CONFIG, engine))] if engine == "vllm" else []
-    config = min(configs, key=lambda labels: _number(labels.get("num_gpu_blocks", "")) or 1e18, default={})
+    peak = f"max_over_time({{}}[{max(SHORTEST_WINDOW_S, step)}s])"
+    rate = f"rate({{}}[{max(SHORTEST_WINDOW_S, 4 * step)}s])"
+
+    def mean(meaning: str) -> float | None:
+        values = _range(q, f"avg({_each(q, meaning, engine)})", step)
+        return sum(values) / len(values) if values else None
+
+    def most(meaning: str, pattern: str, function: str = "max") -> float | None:
+        return max(_range(q, f"{function}({_each(q, meaning, engine, pattern)})", step), default=None)
+
+    def grown(meaning: str) -> float | None:
+        return _one(q, f"sum({_each(q, meaning, engine, f'increase({{}}{whole})')})")
+
+    usage = _each(q, facts.KV_USAGE, engine)
+    counts = _range(q, f"count({_each(q, facts.RUNNING, engine)})", step)
+    seen_s = min(q.seconds, len(counts) * step) or q.seconds  # the engines may be younger than the range
+    count, done = grown(facts.PREEMPTIONS), grown(facts.FINISHED)
+    hits, queries = grown(facts.PREFIX_HITS), grown(facts.PREFIX_QUERIES)
     return Metrics(
-        source=q.url,
+        source=public(q.url),
         engine=engine,
         models=tuple(shown(name) for name in models if name),
-        engines=int(sum(value for _, value in running)),
-        kv_usage=_mean(_range(q, f"avg({usage})", step)),
-        kv_usage_max=over_time[-1] if over_time else None,
-        kv_usage_p95=over_time[min(len(over_time) - 1, int(0.95 * len(over_time)))] if over_time else None,
-        running=_mean(_range(q, f"avg({_either(q, facts.RUNNING, engine)})", step)),
-        waiting=_mean(_range(q, f"avg({waiting})", step)),
-        waiting_max=max(_range(q, f"max({waiting})", step), default=None),
+        engines=max(1, round(sum(counts) / len(counts))) if counts else int(sum(value for _, value in running)),
+        kv_usage=mean(facts.KV_USAGE),
+        kv_usage_max=most(facts.KV_USAGE, peak),
+        kv_usage_p95=_one(q, f"avg(quantile_over_time(0.95, ({usage})[{q.seconds}s:{step}s]))"),
+        running=mean(facts.RUNNING),
+        running_max=most(facts.RUNNING, peak),
+        waiting=mean(facts.WAITING),
+        waiting_max=most(facts.WAITING, peak),
         preemptions=count,
-        preemptions_per_s=None if count is None else count / q.seconds,
-        preemptions_per_s_max=max(preempted, default=None),
+        preemptions_per_s=None if count is None else count / seen_s,
+        preemptions_per_s_max=most(facts.PREEMPTIONS, rate, "sum"),
         finished=done,
-        requests_per_s=None if done is None else done / q.seconds,
-        seconds=q.seconds,
+        requests_per_s=None if done is None else done / seen_s,
+        seconds=seen_s,
         prompt=_lengths(q, facts.PROMPT_LENGTHS, engine, whole),
         output=_lengths(q, facts.OUTPUT_LENGTHS, engine, whole),
         prefix_hit_rate=hits / queries if hits is not None and queries else None,
-        cache_config=config,
+        cache_config=_smallest_cache(q, engine),
+        notes=tuple(f"{public(q.url)} warns: {text}" for text in q.warnings),
     )
 
 
-def _series(q: Question, name: str, window: str = "") -> str:
-    return f"{name}{{{q.selector}}}{window}" if q.selector else f"{name}{window}"
+def _smallest_cache(q: Question, engine: str) -> Mapping[str, str]:
+    """Return the configuration of the engine with the smallest cache."""
+    if names_of(facts.CONFIG, engine):
+        return poorest([labels for labels, _ in _instant(q, capacity(engine, q.selector))])
+    tokens = _one(q, f"min({_each(q, facts.KV_TOKENS, engine)})")
+    return {} if tokens is None else {"kv_cache_size_tokens": f"{tokens:.0f}"}
 
 
-def _either(q: Question, meaning: str, engine: str) -> str:
-    """Return a query for a meaning under any of its names."""
-    return " or ".join(_series(q, name) for name in names_of(meaning, engine)) or "vector(0) < 0"
-
-
-def _rates(q: Question, meaning: str, engine: str, function: str, window: str) -> str:
-    """Return a query for the growth of a counter over all engines."""
-    each = " or ".join(f"{function}({_series(q, name, window)})" for name in names_of(meaning, engine))
-    return f"sum({each})"
+def _each(q: Question, meaning: str, engine: str, pattern: str = "{}", suffix: str = "") -> str:
+    """Return a query for a meaning of every engine that is asked for; of one that an engine lacks, for nothing."""
+    known = names_of(meaning, engine)
+    return either(meaning, engine, q.selector, pattern, suffix) if known else "vector(0) < 0"
 
 
 def _lengths(q: Question, meaning: str, engine: str, window: str) -> Lengths | None:
     """Return a histogram over the range, of all engines."""
-    for name in names_of(meaning, engine):
-        buckets = [
-            (_number(labels.get("le", ""), infinite=True), value)
-            for labels, value in _instant(q, f"sum by (le) (increase({_series(q, f'{name}_bucket', window)}))")
-        ]
-        if buckets:
-            total = _one(q, f"sum(increase({_series(q, f'{name}_sum', window)}))")
-            return lengths_of(buckets, 0.0, total or 0.0)
-    return None
+    grown = f"increase({{}}{window})"
+    buckets = [
+        (_number(labels.get("le", ""), infinite=True), value)
+        for labels, value in _instant(q, f"sum by (le) ({_each(q, meaning, engine, grown, '_bucket')})")
+    ]
+    total = _one(q, f"sum({_each(q, meaning, engine, grown, '_sum')})")
+    return lengths_of(buckets, 0.0, total) if total is not None else None
 
 
 def _one(q: Question, query: str) -> float | None:
@@ -188,7 +189,7 @@ def _range(q: Question, query: str, step: int) -> list[float]:
 def _answer(q: Question, path: str, fields: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the series that a question is answered with."""
     text = get(f"{q.url}/api/v1/{path}?{urlencode(fields)}", what="prometheus")
-    name = shown(q.url)
+    name = public(q.url)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -198,8 +199,14 @@ def _answer(q: Question, path: str, fields: Mapping[str, str]) -> list[dict[str,
         raise AccessError(f"{name} refused the question: {shown(str(error or 'no reason given'))}.")
     data = document.get("data")
     result = data.get("result") if isinstance(data, dict) else None
-    if not isinstance(result, list) or len(result) > MAX_SERIES:
-        raise AccessError(f"{name} answered with something that is no list of series; narrow it with --selector.")
+    if not isinstance(result, list):
+        raise AccessError(f"{name} answered with something that is no list of series; give the server's root address.")
+    if len(result) > MAX_SERIES:
+        raise AccessError(f"{name} answered with more than {MAX_SERIES:,} series; narrow it with --selector.")
+    warnings = document.get("warnings")
+    for warning in warnings[:MAX_WARNINGS] if isinstance(warnings, list) else ():
+        if len(q.warnings) < MAX_WARNINGS:
+            q.warnings[shown(str(warning), 200)] = None
     return [item for item in result if isinstance(item, dict)]
 
 
@@ -213,7 +220,3 @@ def _number(value: object, *, infinite: bool = False) -> float | None:
     except ValueError:
         return None
     return number if isfinite(number) or (infinite and number > 0) else None
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None

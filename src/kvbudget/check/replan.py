@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from kvbudget.deployment import flag
@@ -25,8 +26,16 @@ def replan_command(plan: Plan | None, metrics: Metrics | None) -> str:
     words = ["kvbudget simulate", *_named(plan)]
     if metrics.requests_per_s:
         words.append(f"--rate {metrics.requests_per_s:.3g}")
+        words += _replicas(plan, metrics.engines)
     words += [f"--prompt-tokens {_spelled(metrics.prompt)}", f"--output-tokens {_spelled(metrics.output)}"]
     return " ".join(words)
+
+
+def _replicas(plan: Plan | None, engines: int) -> list[str]:
+    """Return how often the deployment is there where a rate is that of several."""
+    each = plan.choices.get("data_parallel_size", 1) if plan is not None else 1
+    replicas = ceil(engines / each) if type(each) is int and each > 0 else 1
+    return [f"--replicas {replicas}"] if replicas > 1 else []
 
 
 def _named(plan: Plan | None) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.budgeting import LOADED
 from kvbudget.check.causes import causes
+from kvbudget.check.expected import QUEUE, RATE_ROOM, ROOM, RUNNING, expected_of, preemptions_line
 from kvbudget.check.observation import Observation
 from kvbudget.check.settings import differences
 from kvbudget.errors import InputError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kvbudget.check.causes import Finding
+    from kvbudget.check.expected import Expected
     from kvbudget.check.metrics import Metrics
     from kvbudget.check.plan import Plan
     from kvbudget.check.settings import Difference
@@ -180,6 +182,11 @@ def _notes(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Ite
     """Yield what limits the answer."""
     if is_cpu(seen) and plan is not None:
         yield "The engine runs on a CPU: its memory is the host's, so that the card's figures are not compared."
+    if metrics is not None and metrics.engines > 1:
+        yield (
+            f"{metrics.engines} engines: running, waiting and the cache's use are of the one with the most (p95 is the "
+            "mean), counts and rates are of all together."
+        )
     if metrics is not None and metrics.requests_per_s is not None and metrics.kv_usage_p95 is None:
         yield "Rates are means since the engine's process began, idle time included; --prometheus has those of a range."
     if seen.engine == "vllm" and seen.load.running.count and preemptions_of(seen, metrics) is None:
@@ -302,37 +309,41 @@ def _row(name: str, term: _Term, wanted: _Planned | None, actual: float, slack: 
 
 def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
     """Yield what is seen under load; without an expectation only preemptions are judged: nobody plans them."""
-    expected = plan.expectation if plan is not None else {}
+    expected = expected_of(plan)
     load = seen.load
     where = metrics.source if metrics is not None else "log"
     p95, largest = _usage(seen, metrics)
     over_time = bool(load.running.count) or (metrics is not None and metrics.kv_usage_p95 is not None)
     most_of = "max" if over_time else "now"
-    for title, key, actual in (("KV used, p95", "p95", p95), (f"KV used, {most_of}", "max", largest)):
-        wanted = number_of(expected, "kv_used", key)
+    for title, share, actual in (
+        ("KV used, p95", expected.kv_p95, p95),
+        (f"KV used, {most_of}", expected.kv_max, largest),
+    ):
         if actual is not None:
-            share = None if wanted is None else 100 * wanted
-            yield _under(title, SHARE, share, actual, where, room=5.0)
-    running = metrics.running if metrics is not None else None
-    most = max(load.running.largest, running or 0)
+            yield _under(title, SHARE, None if share is None else 100 * share, actual, where, room=100 * ROOM)
+    running, waiting = (metrics.running_max, metrics.waiting_max) if metrics is not None else (None, None)
     if load.running.count or running is not None:
-        yield _under(f"running, {most_of}", REQUESTS, number_of(expected, "running", "max"), most, where, room=1.0)
-    waiting = max(load.waiting.largest, (metrics.waiting_max or metrics.waiting or 0) if metrics is not None else 0)
-    if load.waiting.count or (metrics is not None and metrics.waiting is not None):
-        yield _under(f"waiting, {most_of}", REQUESTS, number_of(expected, "waiting", "max"), waiting, where, room=5.0)
+        most = max(load.running.largest, running or 0)
+        yield _under(f"running, {most_of}", REQUESTS, expected.running_max, most, where, room=RUNNING)
+    if load.waiting.count or waiting is not None:
+        most = max(load.waiting.largest, waiting or 0)
+        yield _under(f"waiting, {most_of}", REQUESTS, expected.waiting_max, most, where, room=QUEUE)
     yield from _preemption_rows(expected, seen, metrics)
     if metrics is not None:
-        for title, lengths, key in (
-            ("prompt tokens, median", metrics.prompt, "prompt_tokens"),
-            ("output tokens, median", metrics.output, "output_tokens"),
+        for title, lengths, wanted in (
+            ("prompt tokens, median", metrics.prompt, expected.prompt_p50),
+            ("output tokens, median", metrics.output, expected.output_p50),
         ):
             if lengths is not None:
-                yield _length_row(
-                    title, number_of(expected, key, "p50"), lengths.quantile(0.5), lengths.bucket(0.5), where
-                )
-        wanted = number_of(expected, "rate_per_s")
+                yield _length_row(title, wanted, lengths.quantile(0.5), lengths.bucket(0.5), where)
         if metrics.requests_per_s is not None:
-            yield _under("requests", PER_SECOND, wanted, metrics.requests_per_s, where, room=(wanted or 0) * 0.1)
+            rate = _of_all(expected.requests_per_s, metrics)
+            yield _under("requests", PER_SECOND, rate, metrics.requests_per_s, where, room=RATE_ROOM * (rate or 0))
+
+
+def _of_all(each: float | None, metrics: Metrics) -> float | None:
+    """Return what is planned for as many engines as run."""
+    return None if each is None else each * metrics.engines
 
 
 def _usage(seen: Observation, metrics: Metrics | None) -> tuple[float | None, float | None]:
@@ -345,22 +356,19 @@ def _usage(seen: Observation, metrics: Metrics | None) -> tuple[float | None, fl
     return p95, largest
 
 
-def _preemption_rows(expected: Mapping[str, Any], seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
+def _preemption_rows(expected: Expected, seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
     count = preemptions_of(seen, metrics)
     if count is None:
         return
     where = metrics.source if metrics is not None and metrics.preemptions is not None else str(seen.preempted or "log")
-    wanted = number_of(expected, "preemptions_per_s")
-    seconds = number_of(expected, "simulated_s")
-    if wanted is None and seconds:
-        planned_count = number_of(expected, "preemptions")
-        wanted = None if planned_count is None else planned_count / seconds
+    each = expected.preemptions_per_s
     rate = metrics.preemptions_per_s if metrics is not None else None
-    if rate is not None and wanted is not None:
-        ok = rate <= max(1.5 * wanted, wanted + 0.01)
+    if metrics is not None and rate is not None and each is not None:
+        wanted = _of_all(each, metrics)
+        ok = rate <= preemptions_line(each) * metrics.engines
         yield Row("preemptions", PER_SECOND, wanted, wanted, wanted, rate, ok, where)
         return
-    yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0 or bool(wanted), where)
+    yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0 or bool(each), where)
 
 
 def preemptions_of(seen: Observation, metrics: Metrics | None) -> float | None:
@@ -380,16 +388,3 @@ def _length_row(title: str, wanted: float | None, actual: float, bounds: tuple[f
     """Return a row of lengths: it is well if the bucket's lower bound is not far above the plan."""
     ok = None if wanted is None else bounds[0] <= wanted * LONGER_TRAFFIC
     return Row(title, TOKENS, wanted, wanted, wanted, actual, ok, where)
-
-
-def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
-    """Return a number of an expectation, None where it is not there or none."""
-    value: Any = expected
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except OverflowError:  # an integer of hundreds of digits is no figure of a plan
-        return None

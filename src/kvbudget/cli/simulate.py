@@ -216,6 +216,7 @@ def _save_plan(b: Budget, answer: Answer, target: str) -> None:
     expected = {
         **summary.to_dict(),
         "workload": answer.workload,
+        "engines": answer.fleet.engines,
         "rate_per_s": answer.rate or summary.requests / seconds,
         "preemptions_per_s": summary.preemptions / seconds,
         "knee": answer.to_dict()["knee"],

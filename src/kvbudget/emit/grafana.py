@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvbudget.check.promql import capacity, checked_selector, either
 from kvbudget.emit.limits import Limits, limits_of
-from kvbudget.emit.promql import capacity, checked_selector, either
 from kvbudget.facts import metric_names as facts
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from kvbudget.check.promql import checked_selector, either
 from kvbudget.emit.limits import limits_of
-from kvbudget.emit.promql import checked_selector, either
 from kvbudget.errors import InputError
 from kvbudget.facts import metric_names as facts
 from kvbudget.headers.source import shown

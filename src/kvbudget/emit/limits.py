@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import ceil
 from typing import TYPE_CHECKING
 
 from kvbudget.budgeting import DOES_NOT_FIT
+from kvbudget.check.expected import QUEUE, ROOM, expected_of, preemptions_line
 from kvbudget.check.metrics import names_of
-from kvbudget.check.verdict import number_of
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import metric_names as facts
 from kvbudget.headers.source import shown
@@ -17,14 +17,8 @@ from kvbudget.simulation.search import FULL
 if TYPE_CHECKING:
     from kvbudget.check.plan import Plan
 
-ROOM = 0.05
-"""The share of the cache by which a plan's expectation may be passed; `kvbudget check` allows the same."""
-
 FULLEST = 0.98
 """No line lies above it: an engine that preempts may never be seen at 100 %."""
-
-QUEUE = 5
-"""Requests that may wait where nobody planned a queue, and beyond those that were planned."""
 
 MOST_BLOCKS = 10**12
 """Blocks of a cache; of the smallest, of a few bytes, a card holds some 10^10."""
@@ -67,8 +61,7 @@ class Limits:
     @property
     def preemptions_line(self) -> float:
         """Preemptions per second that are more than planned; where nobody simulated it, any are."""
-        planned = self.preemptions_per_s
-        return 0.0 if planned is None else max(1.5 * planned, planned + 0.01)
+        return preemptions_line(self.preemptions_per_s)
 
     @property
     def waiting_line(self) -> int:
@@ -96,7 +89,7 @@ def limits_of(plan: Plan) -> Limits:
             key="engine.name",
         )
     low, high = _bounds(plan)
-    expected = _usage(plan)
+    expected = expected_of(plan)
     return Limits(
         engine=engine,
         version=shown(plan.engine_version, 20),
@@ -106,10 +99,10 @@ def limits_of(plan: Plan) -> Limits:
         block_size=_whole(plan, "block_size", _LONGEST_BLOCK),
         kv_cache_size_tokens=_whole(plan, "kv_cache_size_tokens", MOST_BLOCKS * _LONGEST_BLOCK),
         max_num_seqs=_seqs(plan),
-        kv_full=FULL if expected is None else round(min(FULLEST, max(FULL, expected + ROOM)), 4),
-        kv_expected=expected,
-        preemptions_per_s=_preemptions(plan),
-        waiting_expected=_expected(plan, "waiting", "max"),
+        kv_full=round(min(FULLEST, max(FULL, (expected.kv_p95 or 0.0) + ROOM)), 4),
+        kv_expected=expected.kv_p95,
+        preemptions_per_s=expected.preemptions_per_s,
+        waiting_expected=expected.waiting_max,
     )
 
 
@@ -144,26 +137,3 @@ def _where(plan: Plan) -> str:
     count, name = (gpu.get("count"), gpu.get("name")) if isinstance(gpu, dict) else (None, None)
     known = isinstance(name, str) and name != "given"  # `--gpu-memory` names no card
     return shown(f"{count if type(count) is int and 0 < count <= MOST_BLOCKS else 1} × {name if known else 'GPU'}", 40)
-
-
-def _usage(plan: Plan) -> float | None:
-    """Return the share of the cache that is expected to be in use; more than all of it is none."""
-    found = _expected(plan, "kv_used", "p95")
-    return found if found is not None and found <= 1 else None
-
-
-def _preemptions(plan: Plan) -> float | None:
-    rate = _expected(plan, "preemptions_per_s")
-    if rate is not None:
-        return rate
-    count, seconds = _expected(plan, "preemptions"), _expected(plan, "simulated_s")
-    return count / seconds if count is not None and seconds and isfinite(count / seconds) else None
-
-
-def _expected(plan: Plan, *path: str) -> float | None:
-    """Return a figure of the expectation, None where it is not there or cannot be one."""
-    try:
-        found = number_of(plan.expectation, *path)
-    except OverflowError:  # an integer of hundreds of digits
-        return None
-    return found if found is not None and 0 <= found <= MOST_BLOCKS else None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvbudget.emit.limits import ROOM, Limits, limits_of
-from kvbudget.emit.promql import capacity_differs, checked_selector, either
+from kvbudget.check.expected import ROOM
+from kvbudget.check.promql import checked_selector, either
+from kvbudget.emit.limits import Limits, limits_of
+from kvbudget.emit.promql import capacity_differs
 from kvbudget.facts import metric_names as facts
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ class Names(NamedTuple):
 KV_USAGE, RUNNING, WAITING, PREEMPTIONS = "kv_usage", "running", "waiting", "preemptions"
 PROMPT_LENGTHS, OUTPUT_LENGTHS, FINISHED = "prompt_lengths", "output_lengths", "finished"
 PREFIX_QUERIES, PREFIX_HITS, CONFIG, KV_TOKENS = "prefix_queries", "prefix_hits", "cache_config", "kv_cache_size_tokens"
-PROMPT_TOKENS, OUTPUT_TOKENS = "prompt_tokens", "output_tokens"
+PROMPT_TOKENS, OUTPUT_TOKENS, PREFIX_RATE = "prompt_tokens", "output_tokens", "prefix_hit_rate"
 
 METRIC_NAMES: tuple[Names, ...] = (
     Names(
@@ -61,6 +61,7 @@ METRIC_NAMES: tuple[Names, ...] = (
         ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
         "the first since 0.9.2; the second until 0.11",
     ),
+    Names(PREFIX_RATE, "vllm", ("vllm:gpu_prefix_cache_hit_rate",), "V0 alone, which has no counters; -1 is none"),
     Names(CONFIG, "vllm", ("vllm:cache_config_info",), "all; the size in tokens and the concurrency since 0.24"),
     Names(KV_USAGE, "sglang", ("sglang:token_usage",), "0.5"),
     Names(RUNNING, "sglang", ("sglang:num_running_reqs",), "0.5"),
@@ -69,6 +70,7 @@ METRIC_NAMES: tuple[Names, ...] = (
     Names(PROMPT_LENGTHS, "sglang", ("sglang:prompt_tokens_histogram",), "0.5"),
     Names(OUTPUT_LENGTHS, "sglang", ("sglang:generation_tokens_histogram",), "0.5"),
     Names(FINISHED, "sglang", ("sglang:num_requests_total",), "0.5"),
+    Names(PREFIX_RATE, "sglang", ("sglang:cache_hit_rate",), "0.5"),
     Names(PROMPT_TOKENS, "sglang", ("sglang:prompt_tokens_total",), "0.5"),
     Names(OUTPUT_TOKENS, "sglang", ("sglang:generation_tokens_total",), "0.5"),
     Names(KV_TOKENS, "sglang", ("sglang:max_total_num_tokens",), "0.5"),
@@ -79,6 +81,14 @@ METRIC_NAMES: tuple[Names, ...] = (
     Names(OUTPUT_TOKENS, "llama.cpp", ("llamacpp:tokens_predicted_total",), "2024 on"),
 )
 
+RANKS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
+"""Labels of SGLang's ranks that work on the same requests, each of which may report them (every stage of a pipeline
+does, and with `--enable-metrics-for-all-schedulers` every rank); `dp_rank` is another engine."""
+
+MODEL = "model_name"
+"""The label that every engine's series has, but for the cache's configuration; routers' series of the same names lack
+it (vLLM's production stack: ``vllm:num_requests_running{server="…"}``)."""
+
 ROUTERS: Mapping[str, str] = {
     "vllm:current_qps": "the router of vLLM's production stack",
     "vllm:healthy_pods_total": "the router of vLLM's production stack",
@@ -87,6 +97,8 @@ ROUTERS: Mapping[str, str] = {
     "dynamo_frontend_": "Dynamo's frontend",
     "inference_objective_": "the inference gateway",
     "inference_pool_": "the inference gateway",
+    "inference_extension_": "the inference gateway",
+    "vllm_router_": "vLLM's router",
     "litellm_": "LiteLLM",
 }
 """Beginnings of names by which a router is told from an engine; what it averages is not one engine's cache."""

@@ -104,18 +104,22 @@ def _figures(found: Check) -> Block | None:
     if not found.rows:
         return None
     where, places = _places(found)
+    cells: list[tuple[str, ...]]
     if found.plan is None:
-        rows = [
-            (_named(row), _figure(row.actual, row.unit), MARKS[row.ok], place)
-            for row, place in zip(found.rows, places, strict=True)
+        header: tuple[str, ...] = ("", "actual", "")
+        right = frozenset({1})
+        cells = [(_named(row), _figure(row.actual, row.unit), MARKS[row.ok]) for row in found.rows]
+    else:
+        header = ("", "plan", "actual", "diff", "within")
+        right = frozenset({1, 2, 3})
+        cells = [
+            (_named(row), _planned(row), _figure(row.actual, row.unit), _difference(row), _mark(row))
+            for row in found.rows
         ]
-        return Block(table=Table(header=("", "actual", "", where), rows=tuple(rows), right=frozenset({1})))
-    compared = [
-        (_named(row), _planned(row), _figure(row.actual, row.unit), _difference(row), _mark(row), place)
-        for row, place in zip(found.rows, places, strict=True)
-    ]
-    header = ("", "plan", "actual", "diff", "within", where)
-    return Block(table=Table(header=header, rows=tuple(compared), right=frozenset({1, 2, 3})))
+    if len(set(places)) > 1:  # else the lead has said it
+        header = (*header, where)
+        cells = [(*row, place) for row, place in zip(cells, places, strict=True)]
+    return Block(table=Table(header=header, rows=tuple(cells), right=right))
 
 
 def _named(row: Row) -> str:

@@ -1,0 +1,99 @@
+"""What a plan expects under load, and how far beyond it is no longer as planned.
+
+`kvbudget check` and the rules of `kvbudget emit` hold an engine against the same lines.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvbudget.check.plan import Plan
+
+ROOM = 0.05
+"""The share of the cache by which an expectation may be passed."""
+
+QUEUE = 5
+"""Requests that may wait where nobody planned a queue, and beyond those that were planned."""
+
+RUNNING = 1
+"""Requests that may run beyond those that were planned."""
+
+RATE_ROOM = 0.1
+"""The share by which more requests may arrive than were planned."""
+
+LARGEST = 1e12
+"""No figure of an expectation lies above it, and none below nothing."""
+
+
+class Expected(NamedTuple):
+    """What one engine is expected to do; None where nobody simulated it.
+
+    Attributes:
+        kv_p95: The share of the cache that is in use for 95 % of the time.
+        kv_max: The most of it.
+        running_max: The most requests that run.
+        waiting_max: The most requests that wait.
+        preemptions_per_s: How often a request loses its part of the cache.
+        requests_per_s: How often one arrives.
+        prompt_p50: The median prompt, in tokens.
+        output_p50: The median answer, in tokens.
+    """
+
+    kv_p95: float | None
+    kv_max: float | None
+    running_max: float | None
+    waiting_max: float | None
+    preemptions_per_s: float | None
+    requests_per_s: float | None
+    prompt_p50: float | None
+    output_p50: float | None
+
+
+def expected_of(plan: Plan | None) -> Expected:
+    """Return what a plan expects of each of its engines: a simulation counts those of all together."""
+    found = plan.expectation if plan is not None else {}
+    engines = (number_of(found, "engines") or _engines(plan)) if plan is not None else 1
+    preemptions, rate = number_of(found, "preemptions_per_s"), number_of(found, "rate_per_s")
+    if preemptions is None:
+        count, seconds = number_of(found, "preemptions"), number_of(found, "simulated_s")
+        preemptions = count / seconds if count is not None and seconds and isfinite(count / seconds) else None
+    return Expected(
+        kv_p95=_share(found, "p95"),
+        kv_max=_share(found, "max"),
+        running_max=number_of(found, "running", "max"),
+        waiting_max=number_of(found, "waiting", "max"),
+        preemptions_per_s=None if preemptions is None else preemptions / engines,
+        requests_per_s=None if rate is None else rate / engines,
+        prompt_p50=number_of(found, "prompt_tokens", "p50"),
+        output_p50=number_of(found, "output_tokens", "p50"),
+    )
+
+
+def preemptions_line(planned: float | None) -> float:
+    """Return the preemptions a second of one engine above which they are more than planned; unplanned ones all are."""
+    return 0.0 if planned is None else max(1.5 * planned, planned + 0.01)
+
+
+def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
+    """Return a number of an expectation, None where it is not there or cannot be one."""
+    value: Any = expected
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= LARGEST else None
+
+
+def _share(found: Mapping[str, Any], end: str) -> float | None:
+    share = number_of(found, "kv_used", end)
+    return share if share is not None and share <= 1 else None
+
+
+def _engines(plan: Plan) -> int:
+    """Return the engines of one deployment, for a plan that does not say how many it simulated."""
+    found = plan.choices.get("data_parallel_size")
+    return found if type(found) is int and found > 0 else 1
