@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
 from kvbudget.check.expected import number_of
+from kvbudget.check.live import live_verdict
 from kvbudget.check.replan import replan_command
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
@@ -389,7 +390,7 @@ def test_traffic_as_planned() -> None:
     assert found.verdict == HEALTHY
 
 
-def fleet(engines: int, **figures: float) -> Metrics:
+def fleet(engines: int, **figures: Any) -> Metrics:  # noqa: ANN401 - any figures
     """Return a range of so many engines, each of which runs by `LOAD`."""
     return Metrics(
         source="http://prometheus",
@@ -644,8 +645,12 @@ def test_the_worst_of_several_engines_is_shown(tmp_path: Path, capsys: pytest.Ca
         (("--metrics", "missing.txt"), 4, "cannot be read"),
         (("--metrics", "a", "--prometheus", "http://x"), 2, "exclude each other"),
         (("--metrics", "a", "--watch", "5"), 2, "--watch needs an address"),
-        (("--metrics", "http://127.0.0.1:9/metrics", "--watch", "0"), 2, "at least 0.2 seconds"),
+        (("--metrics", "http://127.0.0.1:9/metrics", "--watch", "0"), 2, "expected 0.2 to 86,400 seconds"),
+        (("--metrics", "http://127.0.0.1:9/metrics", "--watch", "1e300"), 2, "expected 0.2 to"),
+        (("--metrics", "http://127.0.0.1:9/metrics", "--samples", "3"), 2, "give --watch SECONDS too"),
+        (("--metrics", "http://127.0.0.1:9/metrics", "--watch", "1", "--samples", "0"), 2, "expected 1 or more"),
         (("--metrics", "http://127.0.0.1:9/metrics"), 4, "cannot be reached"),
+        (("--metrics", "127.0.0.1:9/metrics"), 4, "No such file or directory; give a saved page, or an address with"),
         (("--prometheus", "http://127.0.0.1:9", "--range", "soon"), 2, "--range"),
         (("--log", "x", "--json", "--md"), 2, "exclude each other"),
         (("nowhere.json", "--log", str(LOGS / "vllm_0.32_refused.log")), 2, "No such file"),
@@ -740,6 +745,58 @@ def test_watch(counts: tuple[int, ...], code: int, word: str, capsys: pytest.Cap
     assert lines[0].split() == ["time", "running", "waiting", "KV", "preempted", "tokens/s", "verdict"]
     assert any(line.endswith(word) for line in lines[1:])
     assert all(line.split()[1:4] == ["5", "43", "94%"] for line in lines[1:])
+
+
+def test_the_first_reading_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was lost between it and the second is in the first line."""
+    for server in serve(answering(iter((0, 7)))):
+        assert run("--metrics", f"{server.url}/metrics", "--watch", "0.2", "--samples", "1") == 1
+    assert capsys.readouterr().out.splitlines()[-1].split()[4:] == ["7", "0", "preempting"]
+
+
+def test_a_watch_outlives_a_restart(capsys: pytest.CaptureFixture[str]) -> None:
+    """While an engine starts again, its page is nothing, or another one; its counters begin again at nothing."""
+    counts = answering(iter((135, 3)))
+    pages: Iterator[Callable[[str, dict[str, str]], tuple[int, str]]] = iter(
+        (counts, lambda *_: (503, ""), lambda *_: (200, ""), lambda *_: (200, "<html>"), counts)
+    )
+    for server in serve(lambda path, fields: next(pages)(path, fields)):  # noqa: PLW0108 - another one each time
+        assert run("--metrics", f"{server.url}/metrics", "--watch", "0.2", "--samples", "4") == 1
+    lines = capsys.readouterr().out.splitlines()[-4:]
+    assert [any(word in line for word in ("503", "is empty", "HTML")) for line in lines] == [True, True, True, False]
+    assert lines[-1].split()[4] == "3"
+
+
+@pytest.mark.parametrize(
+    ("expected", "figures", "verdict"),
+    [
+        ({}, {}, "ok"),
+        ({}, {"waiting_max": 3}, "queueing"),
+        ({}, {"kv_usage_max": 0.97}, "full"),
+        ({"kv_used": {"max": 0.4}}, {"kv_usage_max": 0.46}, "above plan"),
+        ({"kv_used": {"max": 0.96}}, {"kv_usage_max": 0.97}, "full"),
+        ({"waiting": {"max": 10}}, {"waiting_max": 15}, "queueing"),
+        ({"waiting": {"max": 10}}, {"waiting_max": 16}, "above plan"),
+    ],
+)
+def test_a_reading_is_held_against_the_plan(expected: dict[str, Any], figures: dict[str, Any], verdict: str) -> None:
+    now = Metrics(source="x", engine="vllm", **{"kv_usage_max": 0.3, **figures})
+    assert live_verdict(expecting(plan(), **expected), now, lost=0, seconds=10) == verdict
+
+
+def test_planned_preemptions_are_no_alarm() -> None:
+    now = Metrics(source="x", engine="vllm", engines=2)
+    planned_load = expecting(plan(), preemptions_per_s=0.2)
+    assert [live_verdict(planned_load, now, lost, 10) for lost in (6, 7)] == ["ok", "preempting"]
+    assert live_verdict(None, now, 1, 10) == "preempting"
+
+
+def test_a_saved_page_may_be_packed_or_come_through_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = page("after").encode()
+    (tmp_path / "page.gz").write_bytes(gzip.compress(content))
+    assert run("--metrics", str(tmp_path / "page.gz")) == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert run("--metrics", "-") == 1
 
 
 def test_a_fleet(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,7 @@ class Metrics:
         finished: Requests finished in the same time.
         requests_per_s: Their rate.
         seconds: The time that the counts cover: since the process began, of a range as much as has engines.
+        generated_tokens: Since the start; None of a range.
         prompt: Lengths of prompts.
         output: Lengths of answers.
         prefix_hit_rate: Tokens of prompts found in the cache, 0 to 1, None where none was looked for.
@@ -128,6 +129,7 @@ class Metrics:
     finished: float | None = None
     requests_per_s: float | None = None
     seconds: float | None = None
+    generated_tokens: float | None = None
     prompt: Lengths | None = None
     output: Lengths | None = None
     prefix_hit_rate: float | None = None
@@ -267,6 +269,7 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
         finished=finished,
         requests_per_s=finished / seconds if finished is not None and seconds else None,
         seconds=seconds,
+        generated_tokens=page.total(facts.OUTPUT_TOKENS),
         prompt=page.lengths(facts.PROMPT_LENGTHS),
         output=page.lengths(facts.OUTPUT_LENGTHS),
         prefix_hit_rate=hits / queries if hits is not None and queries else _share(page, facts.PREFIX_RATE),

@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -17,8 +17,9 @@ from click.core import ParameterSource
 from kvbudget import __version__
 from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Reader, check, plan_of, read_metrics, read_plan
-from kvbudget.check.fetch import get
+from kvbudget.check.fetch import MAX_ANSWER, get, public, text_of
 from kvbudget.check.lines import lines_of
+from kvbudget.check.live import ALARMING, grown, live_verdict
 from kvbudget.check.plan import is_plan
 from kvbudget.check.replan import replan_command
 from kvbudget.check.settings import options_of
@@ -49,7 +50,7 @@ EXIT_CODES = {HEALTHY: 0, DRIFT: 1, CANNOT_TELL: CannotTell.exit_code}
 
 _GRAVITY = (CANNOT_TELL, HEALTHY, DRIFT)
 
-SHORTEST_WATCH_S = 0.2
+SHORTEST_WATCH_S, LONGEST_WATCH_S = 0.2, 86400
 
 
 @click.command("check", cls=TakesLaunch, options_metavar="[OPTIONS]", short_help="A running engine against its plan.")
@@ -102,8 +103,7 @@ def check_verb(
         raise InputError("Nothing to check; give --log FILE, --metrics URL or --prometheus URL.")
     if metrics_at and prometheus:
         raise InputError("--metrics and --prometheus exclude each other; give one engine's page or the server of all.")
-    if watch is not None:
-        _check_watch(watch, metrics_at, output)
+    _check_watch(watch, samples, metrics_at, output)
     observations = _read_logs(logs) if logs else (None,)
     metrics = _read_prometheus(prometheus, span, selector) if prometheus else _read_metrics(metrics_at)
     results = [_check_one(ctx, model, dict(options), seen, metrics) for seen in observations]
@@ -114,8 +114,8 @@ def check_verb(
     engines = [(one.observation.instance, one.verdict) for one in results if one.observation is not None]
     _show(found, command, output, engines)
     code = EXIT_CODES[found.verdict]
-    if watch is not None and metrics_at is not None:
-        code = max(code, _watch(metrics_at, watch, samples))
+    if watch is not None and metrics_at is not None and metrics is not None:
+        code = max(code, _watch(metrics_at, watch, samples, found.plan, metrics))
     ctx.exit(code)
 
 
@@ -251,7 +251,7 @@ def _read_logs(paths: tuple[str, ...]) -> tuple[Observation, ...]:
     return reader.observations()
 
 
-def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+def _opened(path: str, advice: str = "") -> AbstractContextManager[BinaryIO]:
     if path == "-":
         return nullcontext(sys.stdin.buffer)
     try:
@@ -259,20 +259,25 @@ def _opened(path: str) -> AbstractContextManager[BinaryIO]:
             return gzip.open(path, "rb")  # type: ignore[return-value] # a binary reader
         return Path(path).open("rb")
     except OSError as error:
-        raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}.") from None
+        to_do = f"; {advice}" if advice and isinstance(error, FileNotFoundError) else ""
+        raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}{to_do}.") from None
 
 
 def _read_metrics(where: str | None) -> Metrics | None:
     if where is None:
         return None
-    if where.lower().startswith(("http://", "https://")):
-        return read_metrics(get(where), where, now=time.time())
-    try:
-        with Path(where).open("rb") as file:
-            text = file.read((16 << 20) + 1).decode("utf-8", "replace")
-    except OSError as error:
-        raise AccessError(f"{where[:200]} cannot be read: {error.strerror or error}.") from None
-    return read_metrics(text, where)
+    if _is_address(where):
+        return read_metrics(get(where), public(where), now=time.time())
+    with _opened(where, "give a saved page, or an address with its http://") as file:
+        try:
+            content = file.read(MAX_ANSWER + 1)
+        except (OSError, EOFError) as error:
+            raise AccessError(f"{shown(where)} cannot be read: {error}.") from None
+    return read_metrics(text_of(content, shown(where)), where)
+
+
+def _is_address(where: str) -> bool:
+    return where.lower().startswith(("http://", "https://"))
 
 
 def _read_prometheus(url: str, span: str, selector: str) -> Metrics:
@@ -322,58 +327,73 @@ def _learn(found: Check) -> None:
 # -- the live view
 
 
-def _check_watch(seconds: float, metrics_at: str | None, output: str) -> None:
-    if metrics_at is None or not metrics_at.lower().startswith(("http://", "https://")):
+def _check_watch(seconds: float | None, samples: int | None, metrics_at: str | None, output: str) -> None:
+    if seconds is None:
+        if samples is not None:
+            raise InputError("--samples says how often --watch reads; give --watch SECONDS too.")
+        return
+    if metrics_at is None or not _is_address(metrics_at):
         raise InputError("--watch needs an address to read again; give --metrics http://….")
     if output:
         raise InputError(f"--watch and --{output} exclude each other; leave one out.")
-    if not seconds >= SHORTEST_WATCH_S:
-        raise InputError(f"--watch {seconds:g}: expected at least {SHORTEST_WATCH_S:g} seconds.")
+    if not SHORTEST_WATCH_S <= seconds <= LONGEST_WATCH_S:
+        raise InputError(f"--watch {seconds:g}: expected {SHORTEST_WATCH_S:g} to {LONGEST_WATCH_S:,} seconds.")
+    if samples is not None and (type(samples) is not int or samples < 1):
+        raise InputError(f"--samples {samples}: expected 1 or more, a whole number.")
 
 
-def _watch(where: str, seconds: float, samples: int | None) -> int:
-    """Show a line for each reading until it is stopped; return 1 if requests were preempted meanwhile."""
+class _Reading(NamedTuple):
+    """What was read at which moment of a clock that only goes forward."""
+
+    at: float
+    metrics: Metrics
+
+
+def _watch(where: str, seconds: float, samples: int | None, plan: Plan | None, first: Metrics) -> int:
+    """Show a line for each reading until it is stopped; return 1 if the engine left its plan meanwhile.
+
+    What an engine that starts again cannot answer is a line too.
+    """
     columns = f"{'time':8}  {'running':>7}  {'waiting':>7}  {'KV':>5}  {'preempted':>9}  {'tokens/s':>8}"
     click.echo(f"\n{columns}  verdict")
-    before: tuple[float, Metrics] | None = None
+    before = _Reading(time.monotonic(), first)
     worst, count = 0, 0
     try:
         while samples is None or count < samples:
             time.sleep(seconds)
+            count += 1
+            clock = time.strftime("%H:%M:%S")
             try:
-                now = _read_metrics(where)
-            except AccessError as error:
-                click.echo(f"{time.strftime('%H:%M:%S')}  {error}")
-                worst = max(worst, AccessError.exit_code if samples is not None and count + 1 >= samples else 0)
-                count += 1
+                found = _read_metrics(where)
+            except KvbudgetError as error:
+                click.echo(f"{clock}  {error}")
+                worst = max(worst, error.exit_code if count == samples else 0)
                 continue
-            assert now is not None  # noqa: S101 - there is an address
-            lost = max(0.0, (now.preemptions or 0) - (before[1].preemptions or 0)) if before else 0.0
-            tokens = _token_rate(before, now)
-            verdict = _live_verdict(now, lost)
-            worst = max(worst, int(verdict == "preempting"))
+            assert found is not None  # noqa: S101 - there is an address
+            now = _Reading(time.monotonic(), found)
+            lost = grown(before.metrics.preemptions, found.preemptions)
+            verdict = live_verdict(plan, found, lost, now.at - before.at)
+            worst = max(worst, int(verdict in ALARMING))
             click.echo(
-                f"{time.strftime('%H:%M:%S')}  {now.running or 0:>7,.0f}  {now.waiting or 0:>7,.0f}  "
-                f"{100 * (now.kv_usage_max or 0):>4.0f}%  {lost:>9,.0f}  {tokens:>8}  {verdict}"
+                f"{clock}  {_cell(found.running):>7}  {_cell(found.waiting):>7}  "
+                f"{_cell(found.kv_usage_max, percent=True):>5}  {lost:>9,.0f}  {_token_rate(before, now):>8}  {verdict}"
             )
             sys.stdout.flush()
-            before = (time.monotonic(), now)
-            count += 1
+            before = now
     except KeyboardInterrupt:
         pass
     return worst
 
 
-def _token_rate(before: tuple[float, Metrics] | None, now: Metrics) -> str:
-    if before is None or now.output is None:
+def _cell(figure: float | None, *, percent: bool = False) -> str:
+    if figure is None:
         return "–"
-    earlier = before[1].output.total if before[1].output else 0.0
-    return f"{max(0.0, now.output.total - earlier) / max(1e-9, time.monotonic() - before[0]):,.0f}"
+    return f"{100 * figure:.0f}%" if percent else f"{figure:,.0f}"
 
 
-def _live_verdict(now: Metrics, lost: float) -> str:
-    if lost:
-        return "preempting"
-    if (now.kv_usage_max or 0) >= 0.95:  # noqa: PLR2004 - the cache is full
-        return "full"
-    return "queueing" if now.waiting else "ok"
+def _token_rate(before: _Reading, now: _Reading) -> str:
+    """Return the tokens of answers that were generated a second."""
+    if now.metrics.generated_tokens is None:
+        return "–"
+    tokens = grown(before.metrics.generated_tokens, now.metrics.generated_tokens)
+    return f"{tokens / max(1e-9, now.at - before.at):,.0f}"
