@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvbudget.budgeting import budget
-from kvbudget.check import Plan, check, plan_dict, plan_from, plan_of, read_log, read_plan
+from kvbudget.check import Plan, check, plan_dict, plan_from, plan_of, read_log, read_metrics, read_plan
+from kvbudget.check.plan import is_plan
 from kvbudget.checkpoint import Checkpoint
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
@@ -19,8 +21,11 @@ from kvbudget.headers.tensors import Tensor
 from kvbudget.hub import load_model
 from kvbudget.model import Model
 from kvbudget.placement import with_headers
+from kvbudget.present.checked import check_document
+from kvbudget.present.document import as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -99,8 +104,12 @@ def test_a_plan_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema": 2, "kvbudget": "9.1"}, "is schema 2, written by kvbudget 9.1; this version reads schema 1"),
-        ({"schema": 0}, "is schema 0"),
+        (
+            {"schema": 2, "kvbudget": "9.1"},
+            r"is schema 2, written by kvbudget 9\.1; .* reads schema 1; update kvbudget, or make",
+        ),
+        ({"schema": 0}, "is schema 0.*; make the plan again"),
+        ({"schema": True}, "is schema True"),
         ({"schema": "x" * 100}, "is schema x"),
         ({"kind": "other"}, "is no plan"),
         ({"budget": {}}, "budget.settings is missing"),
@@ -122,6 +131,21 @@ def test_other_files(content: bytes, tmp_path: Path) -> None:
         read_plan(path)
 
 
+@pytest.mark.parametrize(("name", "sort"), [("plan.json", True), ("my.plan", False), ("plan", True)])
+def test_a_plan_is_known_by_what_it_holds(name: str, sort: bool, tmp_path: Path) -> None:
+    """Whatever it is called, and in whatever order a tool has put its keys."""
+    (tmp_path / name).write_text("\n" + json.dumps(SMALL, sort_keys=sort))
+    assert is_plan(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("content", [b'{"model_type": "llama"}', b"GGUF kvbudget plan", b""])
+def test_what_is_no_plan_is_a_model(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file.json").write_bytes(content)
+    assert not is_plan(str(tmp_path / "file.json"))
+    assert not is_plan(str(tmp_path))
+    assert not is_plan("org/na\0me")
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="cannot be read"):
         read_plan(tmp_path / "none.json")
@@ -139,6 +163,31 @@ def test_a_damaged_plan_is_refused_in_a_sentence(place: tuple[str, str], value: 
         plan = plan_from({**SMALL, part: {**SMALL[part], key: value}}, "plan.json")
         check(plan, seen)
         budget(plan.deployment)
+    except KvbudgetError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - most are no error
+
+
+def _inside(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:  # noqa: ANN401 - JSON
+    """Yield the place of everything in a document, however deep."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield (*place, key)
+        yield from _inside(inner, (*place, key))
+
+
+@given(st.data(), st.sampled_from([None, -1, 0, "x", "9" * 5000, [], {}, [[]], True, 2.5, 1e300, nan, inf, 10**400]))
+def test_a_figure_that_is_none_is_refused_in_a_sentence(data: st.DataObject, value: object) -> None:
+    """Whatever stands in whatever place of the budget, a report comes of it or a sentence."""
+    document = json.loads(json.dumps(SMALL))
+    *path, last = data.draw(st.sampled_from(list(_inside(document["budget"]))))
+    inner = document["budget"]
+    for key in path:
+        inner = inner[key]
+    inner[last] = value
+    metrics = read_metrics('vllm:cache_config_info{num_gpu_blocks="28000",kv_cache_size_tokens="5000"} 1\n')
+    log = read_log(["Available KV cache memory: 6.51 GiB", "Maximum concurrency for 8,192 tokens per request: 4.61x"])
+    try:
+        as_text(check_document(check(plan_from(document, "plan.json"), log, metrics)))
     except KvbudgetError as error:
         assert "\n" not in str(error)  # noqa: PT017 - most are no error
 

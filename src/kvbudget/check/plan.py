@@ -200,14 +200,13 @@ def _model(document: Mapping[str, Any]) -> ModelType:
 
 def is_plan(path: str) -> bool:
     """Return whether a file holds a plan, of whatever schema."""
-    if not path.lower().endswith(".json"):
-        return False
     try:
-        if Path(path).stat().st_size > MAX_BYTES:
+        found = Path(path)
+        if not found.is_file() or found.stat().st_size > MAX_BYTES:
             return False
-        with Path(path).open("rb") as file:
-            return KIND.encode() in file.read(1 << 12)
-    except OSError:
+        with found.open("rb") as file:  # its kind may stand anywhere: other tools sort the keys
+            return file.read(1 << 8).lstrip().startswith(b"{") and KIND.encode() in found.read_bytes()
+    except (OSError, ValueError):
         return False
 
 
@@ -242,11 +241,13 @@ def plan_from(document: object, name: str) -> Plan:
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise InputError(f"{name} is no plan; give a file that `kvbudget fit --save-plan` wrote.")
     schema = document.get("schema")
-    if schema != SCHEMA:
+    if type(schema) is not int or schema != SCHEMA:
         maker = shown(str(document.get("kvbudget")), 20)
+        newer = type(schema) is int and schema > SCHEMA
         raise InputError(
-            f"{name} is schema {shown(str(schema), 20)}, written by kvbudget {maker}; this version reads schema "
-            f"{SCHEMA}. Make it again: kvbudget fit … --save-plan FILE."
+            f"{name} is schema {shown(str(schema), 20)}, written by kvbudget {maker}; this version, {__version__}, "
+            f"reads schema {SCHEMA}; {'update kvbudget, or make' if newer else 'make'} the plan again: kvbudget fit … "
+            "--save-plan FILE."
         )
     wrong = next(_wrong(document), None)
     if wrong is not None:
@@ -271,6 +272,13 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"budget.{key}" for key in ("settings", "engine", "kv", "bounds") if not isinstance(b.get(key), dict))
     if isinstance(b.get("engine"), dict) and not isinstance(b["engine"].get("version"), str):
         yield "budget.engine.version"
+    if isinstance(b.get("kv"), dict):
+        yield from (f"budget.kv.{key}" for key in _POOL if not _is_figure(b["kv"].get(key)))
+        yield from (
+            f"budget.kv.{key}" for key in _BOUNDED if not (b["kv"].get(key) is None or _is_figure(b["kv"][key]))
+        )
+    if isinstance(b.get("bounds"), dict):
+        yield from (f"budget.bounds.{key}" for key in _BOUNDED if not _is_interval(b["bounds"].get(key)))
     ranks = b.get("ranks")
     if not (isinstance(ranks, list) and ranks and all(map(_is_rank, ranks))):
         yield "budget.ranks"
@@ -299,15 +307,35 @@ _NO_CHOICES = ("model", "gpu", "what_if", "uncounted", "measured")
 
 _LINE = ("needs_bytes", "takes_bytes", "low_bytes", "high_bytes")
 
+_POOL = tuple(f"available_kv_cache_memory_{end}" for end in ("low_bytes", "bytes", "high_bytes"))
+_BOUNDED = ("num_gpu_blocks", "kv_cache_size_tokens", "max_concurrency")
+
+_LARGEST = 1e18
+"""No figure of a plan lies above it, memory in bytes included."""
+
+
+def _is_figure(value: object) -> bool:
+    """Return whether a value is a number that a plan can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
+def _is_end(value: object) -> bool:
+    return value is None or _is_figure(value)
+
+
+def _is_interval(value: object) -> bool:
+    """Return whether a value is two ends, either of which may not be known."""
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - low and high
+        return False
+    return all(map(_is_end, value))
+
 
 def _is_rank(rank: object) -> bool:
     """Return whether a rank has lines with figures."""
-    if not isinstance(rank, dict) or not isinstance(rank.get("budget_bytes"), int):
+    if not isinstance(rank, dict) or not _is_figure(rank.get("budget_bytes")):
         return False
     lines = rank.get("lines")
     return isinstance(lines, list) and all(
-        isinstance(line, dict)
-        and isinstance(line.get("name"), str)
-        and all(isinstance(line.get(k), int) for k in _LINE)
+        isinstance(line, dict) and isinstance(line.get("name"), str) and all(_is_figure(line.get(key)) for key in _LINE)
         for line in lines
     )

@@ -165,7 +165,7 @@ def _alike(name: str, planned: object, actual: object) -> bool:
         actual = {"True": True, "False": False, "None": None}.get(actual, actual)
     try:
         return float(planned) == float(actual)  # type: ignore[arg-type] # text is caught below
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # an integer of hundreds of digits
         return planned == actual
 
 
