@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -168,6 +170,39 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert calibration_path() == tmp_path / "kvbudget" / "calibration.json"
 
 
+def test_two_writers_lose_nothing(own_file: Path) -> None:
+    """Each reads, adds its own and writes; nobody's is overwritten by who read before."""
+    d = deployment()
+    threads = [threading.Thread(target=learn, args=(d, {"activations": GIB}, f"start {i}")) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calibrated(d).measured[0].n == 12
+    assert [path.name for path in own_file.parent.iterdir()] == ["calibration.json"]
+
+
+def test_a_file_that_someone_holds(own_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr("kvbudget.calibration.PATIENCE_S", 0.05)
+    own_file.parent.mkdir()
+    held = os.open(own_file.parent, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(AccessError, match=r"calibration\.json is being written by another process; try again"):
+        learn(deployment(), {"activations": GIB}, "a")
+    os.close(held)
+    assert learn(deployment(), {"activations": GIB}, "a")[1] == {"activations": 1}
+
+
+def test_a_link_stays_a_link(own_file: Path, tmp_path: Path) -> None:
+    """People keep such files in a folder of their own, and link to it."""
+    own_file.parent.mkdir()
+    own_file.symlink_to(tmp_path / "mine.json")
+    learn(deployment(), {"activations": GIB}, "a")
+    assert own_file.is_symlink()
+    assert calibrated(deployment()).measured[0].n == 1
+
+
 SIZES = st.integers(1, 1 << 40)
 
 
@@ -209,9 +244,42 @@ def test_learn_and_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_f
     assert "measured here" not in capsys.readouterr().out
 
 
+def test_a_home_in_the_file_s_name_is_meant_by_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KVBUDGET_CALIBRATION", "~/mine.json")
+    learn(deployment(), {"activations": GIB}, "a")
+    assert (tmp_path / "mine.json").exists()
+    assert run("fit", "llama-3.1-8b", "--gpu", "h100", "--engine-version", "0.28", "--max-model-len", "8192") == 0
+    assert "measured here, n = 1" in capsys.readouterr().out
+
+
 def test_learning_needs_a_plan_with_the_same_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "engine.log"
     log.write_text("\n".join(start_up((0, 28, 0), FIGURES, ARGS)))
     assert run("check", "llama-3.1-8b", "--gpu", "h100", "--log", str(log), "--max-num-seqs", "64", "--learn") == 2
     assert "other choices than the plan" in capsys.readouterr().err
+    assert run("check", "qwen3-14b", "--gpu", "h100", "--log", str(log), "--learn") == 2
+    assert "the weights on the server is not that of the plan" in capsys.readouterr().err
+    assert run("check", "llama-3.1-8b", "--gpu", "h200", "--log", str(log), "--learn") == 2
+    assert "the GPU memory on the server is not that of the plan" in capsys.readouterr().err
     assert run("check", "--metrics", str(log), "--learn") == 2
+
+
+def test_every_engine_and_every_start_is_a_lesson(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pods that start in the same second are several, and so are starts in one log; a log without times counts once."""
+    lines = start_up((0, 28, 0), FIGURES, ARGS)
+    command = ("check", "llama-3.1-8b", "--gpu", "h100", "--learn", "--log")
+    pods = tmp_path / "pods.log"
+    pods.write_text("\n".join(f"[pod/a-{i}/vllm] {line}" for i in (0, 1, 2) for line in lines))
+    run(*command, str(pods))
+    assert "activations (n = 3)" in capsys.readouterr().err
+    assert calibrated(deployment(gpu_memory_utilization=0.95)).measured[0].n == 3
+    again = tmp_path / "again.log"
+    again.write_text("\n".join(lines))
+    run(*command, str(again))
+    again.write_text("\n".join(lines + lines))
+    run(*command, str(again))
+    run(*command, str(again))
+    assert calibrated(deployment(gpu_memory_utilization=0.95)).measured[0].n == 5

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ from kvbudget.errors import AccessError, InputError
 from kvbudget.measured import PARTS, Correction, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from kvbudget.budgeting import Rank
     from kvbudget.deployment import Deployment
 
 SCHEMA = 1
@@ -35,6 +37,11 @@ MAX_START = 100
 
 ODD = 20.0
 """Measured over estimated from which a figure is taken for a mistake."""
+
+PATIENCE_S = 10.0
+"""How long to wait for another process that is writing."""
+
+_PAUSE_S = 0.02
 
 
 def calibration_path() -> Path:
@@ -75,9 +82,14 @@ def learn(d: Deployment, terms: Mapping[str, float], start: str) -> tuple[Path, 
         AccessError: It cannot be written.
     """
     path, key = calibration_path(), key_of(d)
+    ranks = budget(d.replaced(measured=())).ranks
+    with _alone(path):
+        return path, _learned(path, key, ranks, terms, start)
+
+
+def _learned(path: Path, key: str, ranks: Sequence[Rank], terms: Mapping[str, float], start: str) -> dict[str, int]:
     kept = _read(path)
     entry = kept.pop(key, {})  # the newest key stands last
-    ranks = budget(d.replaced(measured=())).ranks
     counts = {}
     for part in PARTS:
         best = max(getattr(rank.fixed, part).best for rank in ranks)
@@ -91,7 +103,7 @@ def learn(d: Deployment, terms: Mapping[str, float], start: str) -> tuple[Path, 
     if counts:
         kept[key] = entry
         _write(path, dict(list(kept.items())[-MAX_KEYS:]))
-    return path, counts
+    return counts
 
 
 def _correction(key: str, part: str, entries: list[dict[str, Any]]) -> Correction:
@@ -140,8 +152,42 @@ def _is_good(row: Any) -> bool:  # noqa: ANN401 - anything that JSON holds
     return 0 < estimated < 1 << 50 and 0 <= measured <= ODD * estimated
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep others of this machine from reading, changing and writing the file at the same time; its folder is locked.
+
+    The file itself is another one after each write.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - not everywhere
+    except ImportError:
+        yield
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise AccessError(f"{path} cannot be written: {error.strerror or error}.") from None
+    try:
+        ends = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > ends:
+                    raise AccessError(f"{path} is being written by another process; try again.") from None
+                time.sleep(_PAUSE_S)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(folder)
+
+
 def _write(path: Path, kept: Mapping[str, Any]) -> None:
-    """Replace the file in one move."""
+    """Replace the file in one move; where it is a link, what that leads to."""
+    path = path.resolve()
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     document = {"schema": SCHEMA, "kvbudget": __version__, "measured": kept}
     try:

@@ -270,6 +270,9 @@ _TERMS: Mapping[str, _Term] = {
     "max_concurrency": _Term("max concurrency", TIMES, smallest=True),
 }
 
+SAME_WHERE_PLANNED = (_TERMS["total"].title, _TERMS["weights"].title)
+"""Rows that differ only where another card or another model runs than was planned."""
+
 _OF_THE_CARD = ("total", "budget", "available_kv_cache_memory")
 """Terms that mean the host's memory where the engine runs on a CPU."""
 

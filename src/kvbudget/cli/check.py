@@ -23,6 +23,7 @@ from kvbudget.check.live import ALARMING, grown, live_verdict
 from kvbudget.check.plan import is_plan
 from kvbudget.check.replan import replan_command
 from kvbudget.check.settings import options_of
+from kvbudget.check.verdict import SAME_WHERE_PLANNED, is_cpu
 from kvbudget.cli.asked import LAUNCH, TakesLaunch, asked
 from kvbudget.cli.options import (
     NUMBER,
@@ -36,10 +37,12 @@ from kvbudget.cli.options import (
 from kvbudget.errors import AccessError, CannotTell, InputError, KvbudgetError
 from kvbudget.facts.vllm import parse_version
 from kvbudget.headers.source import shown
+from kvbudget.measured import PARTS
 from kvbudget.present.checked import check_document
 from kvbudget.present.document import as_markdown, as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from typing import BinaryIO
 
@@ -109,7 +112,7 @@ def check_verb(
     results = [_check_one(ctx, model, dict(options), seen, metrics) for seen in observations]
     found = max(results, key=_gravity)
     if learn:
-        _learn(found)
+        _learn(results)
     command = replan_command(found.plan, metrics) if found.verdict == DRIFT else ""
     engines = [(one.observation.instance, one.verdict) for one in results if one.observation is not None]
     _show(found, command, output, engines)
@@ -301,27 +304,49 @@ def _show(found: Check, command: str, output: str, engines: list[tuple[str, str]
     click.echo((as_markdown if output == "md" else as_text)(document), nl=False)
 
 
-def _learn(found: Check) -> None:
-    """Keep what was seen, and say on stderr what that was."""
+def _learn(results: Sequence[Check]) -> None:
+    """Keep what was seen of every engine, and say on stderr what that was."""
     from kvbudget.calibration import learn  # noqa: PLC0415 - few checks learn
 
-    if found.plan is None or found.observation is None:
+    learned = [(*_lesson(found), found) for found in results]
+    for terms, start, found in learned:
+        assert found.plan is not None  # noqa: S101 - else there was no lesson
+        path, kept = learn(found.plan.deployment, terms, start)
+        words = (
+            ", ".join(f"{name} (n = {count})" for name, count in kept.items()) or "nothing: the log has no such term"
+        )
+        click.echo(f"kvbudget: learned {words}; {path}", err=True)
+
+
+def _lesson(found: Check) -> tuple[dict[str, float], str]:
+    """Return the terms to learn from one engine, and what tells its start from others.
+
+    Raises:
+        InputError: The plan is not of what runs, so that a difference is not the estimate's.
+    """
+    seen = found.observation
+    if found.plan is None or seen is None:
         raise InputError("--learn needs a log and what was planned; give --log FILE, and MODEL or plan.json.")
     if found.settings:
         raise InputError(
             "--learn: the server runs with other choices than the plan, so that the difference is not the estimate's; "
             "give MODEL, so that the log's own are taken."
         )
-    terms = {}
-    for name in ("activations", "non_torch", "cuda_graphs"):
-        figure = found.observation.largest(name)
-        if figure is not None:
-            terms[name] = figure.value
-    seen = found.observation
-    start = f"{seen.first_time} {seen.model.value if seen.model else ''}".strip()
-    path, kept = learn(found.plan.deployment, terms, start)
-    words = ", ".join(f"{name} (n = {count})" for name, count in kept.items()) or "nothing: the log has no such term"
-    click.echo(f"kvbudget: learned {words}; {path}", err=True)
+    if is_cpu(seen):
+        raise InputError(
+            "--learn: the engine runs on a CPU, whose memory is not the planned card's; learn on the card."
+        )
+    other = next((row.name for row in found.rows if row.ok is False and row.name in SAME_WHERE_PLANNED), None)
+    if other is not None:
+        raise InputError(
+            f"--learn: the {other} on the server is not that of the plan, so that it is not the same model or card; "
+            "give those of the server."
+        )
+    figures = {name: seen.largest(name) for name in PARTS}
+    terms = {name: figure.value for name, figure in figures.items() if figure is not None}
+    when = f"{seen.first_time} (start {seen.starts})" if seen.starts > 1 else seen.first_time
+    said = (when or str(sorted(terms.items())), seen.model.value if seen.model else "", seen.instance)
+    return terms, " ".join(map(str, filter(None, said)))
 
 
 # -- the live view

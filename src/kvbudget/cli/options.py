@@ -271,8 +271,9 @@ def with_calibration(d: Deployment) -> Deployment:
         InputError: The file of measurements is damaged.
     """
     given = os.environ.get("KVBUDGET_CALIBRATION")
-    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")  # noqa: PTH111 - before pathlib
-    if not os.path.exists(given or os.path.join(home, "kvbudget", "calibration.json")):  # noqa: PTH110, PTH118
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    path = given or os.path.join(home, "kvbudget", "calibration.json")  # noqa: PTH118 - before calibration is imported
+    if not os.path.exists(os.path.expanduser(path)):  # noqa: PTH110, PTH111
         return d
     from kvbudget.calibration import calibrated  # noqa: PLC0415 - few users have measured
 
