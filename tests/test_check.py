@@ -12,6 +12,7 @@ import io
 import json
 import os
 import shlex
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,6 +212,23 @@ def test_a_flag_with_another_value() -> None:
     found = check(plan(), log(args={**ARGS, "max_num_seqs": 256}))
     (item,) = found.settings
     assert (item.plan, item.actual, item.missing) == (1024, 256, False)
+
+
+def test_a_pool_that_the_plan_does_not_fix() -> None:
+    metrics = read_metrics('vllm:cache_config_info{num_gpu_blocks="129",num_gpu_blocks_override="129"} 1\n')
+    found = check(plan(), None, metrics)
+    assert [item.name for item in found.settings] == ["num_gpu_blocks_override"]
+    (finding,) = [item for item in found.findings if item.name == "setting:num_gpu_blocks_override"]
+    assert finding.cause == "num_gpu_blocks_override: the plan has none, the server 129."
+    assert finding.change == "Start the server without --num-gpu-blocks-override, or plan again with it."
+
+
+@pytest.mark.parametrize(("prefix", "turn"), [("vllm:", "--max-num-seqs"), ("sglang:", "--max-running-requests")])
+def test_what_to_turn_is_the_engine_s_own(prefix: str, turn: str) -> None:
+    name = "num_preemptions_total" if prefix == "vllm:" else "num_retracted_requests_total"
+    (finding,) = check(None, None, read_metrics(f"{prefix}{name} 5\n")).findings
+    assert f"(a lower {turn})" in finding.change
+    assert ("--gpu-memory-utilization" in finding.change) == (prefix == "vllm:")
 
 
 def test_another_version_says_what_changed() -> None:
@@ -592,7 +610,7 @@ def test_recorded_check(capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert (code, answer["verdict"], answer["findings"][0]["name"]) == (1, "drift", "preemptions")
     assert answer["metrics"]["preemptions"] == 135
-    assert answer["replan"] == "kvbudget simulate MODEL --gpu NAME --prompt-tokens 100 --output-tokens 800"
+    assert answer["replan"] == "kvbudget simulate MODEL --gpu NAME --rate N --prompt-tokens 100 --output-tokens 800"
 
 
 def test_a_launch_command_is_the_plan(engine_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -679,6 +697,24 @@ def test_the_command_that_plans_again(saved: bool, plan_file: Path, capsys: pyte
         main([*words[1:], "--requests", "20", "--no-knee", "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out)["completed"] == 20
+
+
+@pytest.mark.parametrize(
+    ("expected", "engines", "words"),
+    [
+        ({}, 1, "--rate N --prompt-tokens"),
+        ({"rate_per_s": 2.5}, 1, "--rate 2.5 --prompt-tokens"),
+        ({"rate_per_s": 5.0, "engines": 2}, 6, "--rate 15 --replicas 6 --prompt-tokens"),
+    ],
+)
+def test_a_saved_page_has_no_rate(expected: dict[str, Any], engines: int, words: str) -> None:
+    metrics = replace(read_metrics(page("after")), engines=engines)
+    assert words in replan_command(expecting(plan(), **expected), metrics)
+
+
+def test_a_deployment_of_several_engines_is_one_replica() -> None:
+    metrics = replace(traffic(), engines=8)
+    assert "--replicas 2 " in replan_command(plan(data_parallel_size=4, num_gpus=4), metrics)
 
 
 # -- a model that is elsewhere
@@ -817,5 +853,6 @@ def test_an_expectation_has_numbers_or_nothing(value: object, number: float | No
 
 def test_a_plan_of_another_name_is_held_against_the_log_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     log = str(LOGS / "vllm_0.32_preempting.log")
-    run("llama-3.1-8b", "--gpu", "h100", "--log", log)
-    assert "they are taken to be the same model" in " ".join(capsys.readouterr().out.split())
+    for read in (("--log", log), ("--metrics", str(LOGS / "vllm_0.32_metrics_peak.txt"))):
+        run("llama-3.1-8b", "--gpu", "h100", *read)
+        assert "they are taken to be the same model" in " ".join(capsys.readouterr().out.split())

@@ -7,6 +7,7 @@ higher, an allocation that fails while serving wants it lower. Each cause says w
 from __future__ import annotations
 
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
@@ -48,6 +49,19 @@ PRINTED = GIB // 100
 
 DOUBLE = 1.8
 """Weights so many times the plan's are of another type."""
+
+
+_TURNS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "vllm": ("--max-num-seqs", f"a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs"),
+        "sglang": (
+            "--max-running-requests",
+            "a higher --mem-fraction-static, --kv-cache-dtype fp8_e4m3, more GPUs",
+        ),
+        "llama.cpp": ("-np", "a larger -c, -ctk and -ctv q8_0"),
+    }
+)
+"""What to turn by engine, in its own words: for fewer requests at once, and for a larger cache."""
 
 
 class Finding(NamedTuple):
@@ -123,7 +137,8 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
             "near",
             f"The cache is up to {100 * most:.0f} % full and {metrics.waiting:,.0f} requests wait: preemptions are "
             "near.",
-            "Fewer at once (a lower --max-num-seqs) or more cache prevents them; --watch 10 counts them.",
+            f"Fewer at once (a lower {_TURNS.get(metrics.engine, _TURNS['vllm'])[0]}) or more cache prevents them; "
+            "--watch 10 counts them.",
             drift=False,
             place=metrics.source,
         )
@@ -145,22 +160,24 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> t
         metrics: The metrics.
         most: How many ran at once, 0 where nobody saw it.
     """
-    more = f"or give the cache more: a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs"
+    engine = metrics.engine if metrics is not None else seen.engine
+    fewer, larger = _TURNS.get(engine, _TURNS["vllm"])
+    more = f"or give the cache more: {larger}"
     tokens = seen.smallest("kv_cache_size_tokens")
     size = tokens.value if tokens else metrics.config_number("kv_cache_size_tokens") if metrics else None
     if metrics is None or metrics.prompt is None or metrics.output is None or not size:
-        return f"Let fewer run at once (a lower --max-num-seqs), {more}.", None
+        return f"Let fewer run at once (a lower {fewer}), {more}.", None
     mean = metrics.prompt.mean + metrics.output.mean
     if mean <= 0:
-        return f"Let fewer run at once (a lower --max-num-seqs), {more}.", None
+        return f"Let fewer run at once (a lower {fewer}), {more}.", None
     whole = int(size / mean)
     held = (
         f"A request of the measured means ({metrics.prompt.mean:,.0f} + {metrics.output.mean:,.0f} tokens) ends at "
         f"{mean:,.0f}; the cache of {size:,.0f} holds {whole:,} of them whole."
     )
     if most and whole >= most:
-        return f"Longer requests than the mean filled it: let fewer run at once (a lower --max-num-seqs), {more}.", held
-    return f"--max-num-seqs {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
+        return f"Longer requests than the mean filled it: let fewer run at once (a lower {fewer}), {more}.", held
+    return f"{fewer} {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
 
 
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -343,7 +360,7 @@ def _settings(plan: Plan | None, differing: Sequence[Difference]) -> Iterator[Fi
             runs = "" if item.actual is None else f", which runs with {item.actual}"
             words = f"{typed(item)} of the plan is missing on the server{runs}."
         else:
-            words = f"{item.name}: the plan has {item.plan}, the server {item.actual}."
+            words = f"{item.name}: the plan has {'none' if item.plan is None else item.plan}, the server {item.actual}."
         yield Finding(
             f"setting:{item.name}",
             words,

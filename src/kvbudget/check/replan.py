@@ -7,6 +7,7 @@ import shlex
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from kvbudget.check.expected import expected_of
 from kvbudget.deployment import flag
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 def replan_command(plan: Plan | None, metrics: Metrics | None) -> str:
     """Return the `kvbudget simulate` command with the measured lengths and rate, "" if they were not measured.
 
+    A page that was saved tells no rate; the planned one stands for it, or N.
+
     Args:
         plan: What was planned: its file, or its model with the choices; MODEL stands where there was none.
         metrics: What was measured; medians are interpolated inside a histogram's buckets.
@@ -24,9 +27,9 @@ def replan_command(plan: Plan | None, metrics: Metrics | None) -> str:
     if metrics is None or metrics.prompt is None or metrics.output is None:
         return ""
     words = ["kvbudget simulate", *_named(plan)]
-    if metrics.requests_per_s:
-        words.append(f"--rate {metrics.requests_per_s:.3g}")
-        words += _replicas(plan, metrics.engines)
+    planned = expected_of(plan).requests_per_s
+    rate = metrics.requests_per_s or (planned and planned * metrics.engines)
+    words += [f"--rate {rate:.3g}" if rate else "--rate N", *_replicas(plan, metrics.engines)]
     words += [f"--prompt-tokens {_spelled(metrics.prompt)}", f"--output-tokens {_spelled(metrics.output)}"]
     return " ".join(words)
 

@@ -36,6 +36,9 @@ SETTINGS = (
 )
 """Choices that move the pool or what it serves, by their names in a budget's `settings`."""
 
+FIXES_POOL = ("num_gpu_blocks_override",)
+"""Choices that nobody makes unless asked to: where the plan has none, the server's own is a difference."""
+
 SAME_KV_TYPES = {"auto", "bfloat16", "float16", "half", "None"}
 """Types of the cache that are the model's own in print."""
 
@@ -76,7 +79,7 @@ def differences(plan: Plan, seen: Observation, metrics: Metrics | None) -> tuple
             continue
         if _alike(name, planned, said.value):
             same += 1
-        elif planned is not None or name in plan.choices:
+        elif planned is not None or name in plan.choices or name in FIXES_POOL:
             given = name in seen.flags
             found.append(Difference(name, planned, said.value, name in plan.choices and not given, str(said.place)))
     return tuple(found), same

@@ -133,7 +133,7 @@ def _check_one(
 ) -> Check:
     """Return the check of one engine."""
     plan, notes = _planned(ctx, model, options, seen)
-    return check(plan, seen, metrics, notes)
+    return check(plan, seen, metrics, (*notes, *_of_another_name(plan, seen, metrics)))
 
 
 # -- the plan
@@ -144,8 +144,7 @@ def _planned(
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan and notes; None where nothing tells what was planned."""
     if model is not None and is_plan(model):
-        plan = read_plan(model)
-        return plan, _of_another_name(plan, seen)
+        return read_plan(model), ()
     typed = {
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
@@ -157,11 +156,9 @@ def _planned(
         name, given = asked(ctx, model, options)
         if "engine_version" in own and given.get("engine_version") is None:
             given["engine_version"] = own["engine_version"]
-        plan = _from_options(name, given, seen)
-        return plan, _of_another_name(plan, seen)
+        return _from_options(name, given, seen), ()
     if model is not None:
-        plan = _from_options(model, {**own, **typed}, seen)
-        return plan, _of_another_name(plan, seen)
+        return _from_options(model, {**own, **typed}, seen), ()
     if seen is None or seen.engine != "vllm" or seen.model is None:
         return None, ()
     said = str(seen.model.value)
@@ -177,17 +174,18 @@ def _planned(
     return found, (note,)
 
 
-def _of_another_name(plan: Plan, seen: Observation | None) -> tuple[str, ...]:
+def _of_another_name(plan: Plan | None, seen: Observation | None, metrics: Metrics | None) -> tuple[str, ...]:
     """Return a note where the server calls its model otherwise than the plan does: nothing else tells them apart."""
-    if seen is None or seen.model is None:
+    names = metrics.models if metrics is not None else ()
+    named = seen.model.value if seen is not None and seen.model is not None else next(iter(names), None)
+    if plan is None or named is None:
         return ()
-    said, planned = str(seen.model.value), str(plan.budget["model"]["id"])
+    said, planned = str(named), str(plan.budget["model"]["id"])
     last, own = (name.rstrip("/").rpartition("/")[2].casefold() for name in (said, planned))
     if last == own or own in said.casefold().replace("--", "/"):
         return ()
-    return (
-        f"The log is of {shown(said, 80)}, and the plan of {shown(planned, 80)}: they are taken to be the same model.",
-    )
+    words = f"The server has {shown(said, 80)}, and the plan is of {shown(planned, 80)}"
+    return (f"{words}: they are taken to be the same model.",)
 
 
 def _too_old(own: dict[str, Any]) -> str:

@@ -188,6 +188,8 @@ def _settings(found: Check) -> Block | None:
 
 
 def _value(value: object) -> str:
+    if value is None:
+        return "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)[:40]
