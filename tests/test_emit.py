@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -269,7 +270,7 @@ def test_another_engine() -> None:
     [
         ({"server": "file:///x"}, "--prometheus"),
         ({"target": "A b"}, "--target"),
-        ({"max_replicas": 0}, "--max-replicas"),
+        *(({"max_replicas": number}, "--max-replicas") for number in (0, -1, 2.5, math.nan, math.inf, 1 << 31, True)),
     ],
 )
 def test_what_keda_would_refuse(other: dict[str, Any], words: str) -> None:
@@ -491,6 +492,29 @@ def test_queries_outside_the_rules_are_promql() -> None:
     accepted({"groups": [{"name": "x", "rules": [{"record": f"x{i}", "expr": expr} for i, expr in enumerate(asked)]}]})
 
 
+@asks_promtool
+def test_a_pod_of_several_engines_is_one_replica(tmp_path: Path) -> None:
+    """Eight engines of a pod with six waiting each are at the line of one; a second pod, and a router, add nothing."""
+    series = (
+        {f'vllm:num_requests_waiting{{instance="a", engine="{i}", model_name="m"}}': "6+0x9" for i in range(8)}
+        | {f'vllm:kv_cache_usage_perc{{instance="a", engine="{i}", model_name="m"}}': f"0.{i}+0x9" for i in range(8)}
+        | {
+            'vllm:num_requests_waiting{instance="b", engine="0", model_name="m"}': "0+0x9",
+            'vllm:kv_cache_usage_perc{instance="b", engine="0", model_name="m"}': "0+0x9",
+            'vllm:num_requests_waiting{instance="r", server="http://a"}': "48+0x9",
+        }
+    )
+    queries = [trigger["metadata"]["query"] for trigger in scaled_object(small())["spec"]["triggers"]]
+    told = [
+        {"expr": query, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": value}]}
+        for query, value in zip(queries, (6, 0.35), strict=True)
+    ]
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    test = {"rule_files": [], "tests": [{"interval": "15s", "input_series": inputs, "promql_expr_test": told}]}
+    (tmp_path / "test.yaml").write_text(as_yaml(test), encoding="utf-8")
+    promtool("test", "rules", str(tmp_path / "test.yaml"))
+
+
 # -- files
 
 
@@ -517,6 +541,10 @@ def run(*arguments: str) -> int:
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(small().document), encoding="utf-8")
+    kept = tmp_path / "rules.yaml"
+    assert run(str(path), "--rules", str(kept), "--keda", "--max-replicas", "0") == 2
+    assert not kept.exists()  # all of it, or nothing
+    assert capsys.readouterr().out == ""
     assert run(str(path), "--rules") == 0
     assert capsys.readouterr().out == as_yaml(rules(small()))
     files = {name: tmp_path / f"{name}.out" for name in ("rules", "grafana", "keda")}

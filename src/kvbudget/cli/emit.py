@@ -49,13 +49,16 @@ def emit(
     targets = {"--rules": rules_at, "--grafana": grafana_at, "--keda": keda_at}
     _check_targets(targets)
     found = read_plan(plan)
+    written: list[tuple[str, str]] = []  # all of it is made before any of it is written
     if rules_at is not None:
-        write_page(as_yaml(rules(found, selector)), rules_at)
+        written.append((as_yaml(rules(found, selector)), rules_at))
     if grafana_at is not None:
-        write_page(json.dumps(dashboard(found, selector), indent=1) + "\n", grafana_at)
+        written.append((json.dumps(dashboard(found, selector), indent=1) + "\n", grafana_at))
     if keda_at is not None:
         scaled = scaled_object(found, selector, server=server, target=target, max_replicas=max_replicas)
-        write_page(as_yaml(scaled), keda_at)
+        written.append((as_yaml(scaled), keda_at))
+    for text, target_file in written:
+        write_page(text, target_file)
 
 
 def _check_targets(targets: dict[str, str | None]) -> None:

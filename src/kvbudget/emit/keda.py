@@ -19,6 +19,9 @@ SERVER = "http://prometheus-operated.monitoring.svc:9090"
 
 MAX_REPLICAS = 4
 
+MOST_REPLICAS = (1 << 31) - 1
+"""An int32, as the ScaledObject's schema has it (keda.sh_scaledobjects.yaml)."""
+
 AHEAD = 0.1
 """The share of the cache below the line at which engines are added: one takes minutes to start."""
 
@@ -34,7 +37,8 @@ def scaled_object(
 ) -> dict[str, Any]:
     """Return a KEDA ScaledObject as plain data, for `as_yaml`.
 
-    A trigger's threshold is for one replica: KEDA divides the sum by it. Engines of one pod count as one.
+    A trigger's threshold is for one replica: KEDA divides the sum by it. The engines of one pod are one replica, by
+    their mean.
 
     Args:
         plan: The plan.
@@ -51,11 +55,9 @@ def scaled_object(
     labels = checked_selector(selector)
     name = target or kubernetes_name(limits.model)
     _check(server, name, max_replicas)
-    usage = either(facts.KV_USAGE, limits.engine, labels)
-    waiting = either(facts.WAITING, limits.engine, labels)
     asked = (
-        (f"sum({waiting})", str(limits.waiting_line)),
-        (f"sum(avg by (instance) {usage if usage[0] == '(' else f'({usage})'})", f"{limits.kv_full - AHEAD:.4g}"),
+        (facts.WAITING, str(limits.waiting_line)),
+        (facts.KV_USAGE, f"{limits.kv_full - AHEAD:.4g}"),
     )
     return {
         "apiVersion": "keda.sh/v1alpha1",
@@ -68,8 +70,15 @@ def scaled_object(
             "pollingInterval": POLLING_S,
             "cooldownPeriod": COOLDOWN_S,
             "triggers": [
-                {"type": "prometheus", "metadata": {"serverAddress": server, "query": query, "threshold": threshold}}
-                for query, threshold in asked
+                {
+                    "type": "prometheus",
+                    "metadata": {
+                        "serverAddress": server,
+                        "query": f"sum(avg by (instance) ({either(meaning, limits.engine, labels)}))",
+                        "threshold": threshold,
+                    },
+                }
+                for meaning, threshold in asked
             ],
         },
     }
@@ -81,8 +90,8 @@ def _check(server: str, name: str, max_replicas: int) -> None:
         raise InputError(f"--prometheus {shown(server)} is no address; write for example {SERVER}.")
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
         raise InputError(f"--target {shown(name)} is no name that Kubernetes takes; use a-z, 0-9 and -.")
-    if max_replicas < 1:
-        raise InputError(f"--max-replicas {max_replicas} leaves no engine; give 1 or more.")
+    if type(max_replicas) is not int or not 1 <= max_replicas <= MOST_REPLICAS:
+        raise InputError(f"--max-replicas {shown(str(max_replicas), 40)}: expected a whole number from 1 on.")
 
 
 def kubernetes_name(text: str) -> str:
