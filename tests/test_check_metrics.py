@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -331,6 +333,26 @@ def test_answers_that_are_no_page(path: str, content: bytes, words: str) -> None
         with pytest.raises(AccessError, match=words) as caught:
             get(server.url + path)
     assert "cannot be reached" not in str(caught.value)
+
+
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"])
+def test_an_answer_that_drips(beginning: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then is no silence, neither in the headers nor after them."""
+    monkeypatch.setattr("kvbudget.check.fetch.DEADLINE_S", 0.4)
+    stop = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(beginning)
+            while not stop.wait(0.05):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drip, args=(listener,), daemon=True).start()
+        with pytest.raises(AccessError, match=r"did not finish its answer within 0\.4 s"):
+            get(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        stop.set()
 
 
 def test_an_engine_without_tls(missing: Double) -> None:

@@ -54,12 +54,33 @@ def get(url: str, *, what: str = "metrics") -> str:
         InputError: It is no such address.
         AccessError: Nobody answers, or with an error, or with too much.
     """
-    from http.client import HTTPException  # noqa: PLC0415 - few commands ask a server
-    from urllib.error import HTTPError, URLError  # noqa: PLC0415
-    from urllib.request import Request, urlopen  # noqa: PLC0415
+    from threading import Thread  # noqa: PLC0415 - few commands ask a server
 
     parts = _split(url, what)
     name = public(url)
+    found: list[str | Exception] = []
+
+    def ask() -> None:
+        try:
+            found.append(_ask(parts, name, what))
+        except Exception as error:  # noqa: BLE001 - it is raised below
+            found.append(error)
+
+    asking = Thread(target=ask, daemon=True)  # headers may drip for hours, which no time-out of a socket ends
+    asking.start()
+    asking.join(DEADLINE_S)
+    if not found:
+        raise _too_slow(name)
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def _ask(parts: SplitResult, name: str, what: str) -> str:
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.error import HTTPError, URLError  # noqa: PLC0415
+    from urllib.request import Request, urlopen  # noqa: PLC0415
+
     ends = time.monotonic() + DEADLINE_S
     try:
         request = Request(  # noqa: S310 - the scheme was checked
@@ -78,6 +99,10 @@ def get(url: str, *, what: str = "metrics") -> str:
     except (URLError, HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise AccessError(f"{name} cannot be reached: {shown(str(reason))}; {_advice(reason)}") from None
+
+
+def _too_slow(name: str) -> AccessError:
+    return AccessError(f"{name} did not finish its answer within {DEADLINE_S:g} s; try again.")
 
 
 def text_of(content: bytes, name: str) -> str:
@@ -133,7 +158,7 @@ def _read(answer: HTTPResponse, ends: float, name: str) -> bytes:
         if size > MAX_ANSWER:
             raise AccessError(f"{name} answered more than {MAX_ANSWER >> 20} MiB; give one engine's address.")
         if time.monotonic() > ends:
-            raise AccessError(f"{name} did not finish its answer within {DEADLINE_S:.0f} s; try again.")
+            raise _too_slow(name)
     if answer.length:
         raise AccessError(f"{name} broke off {answer.length:,} bytes before the end of its answer; try again.")
     return b"".join(parts)
