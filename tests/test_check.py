@@ -412,6 +412,7 @@ def fleet(engines: int, **figures: Any) -> Metrics:  # noqa: ANN401 - any figure
     """Return a range of so many engines, each of which runs by `LOAD`."""
     return Metrics(
         source="http://prometheus",
+        over_time=True,
         engine="vllm",
         engines=engines,
         running_max=30,
@@ -670,6 +671,7 @@ def test_the_worst_of_several_engines_is_shown(tmp_path: Path, capsys: pytest.Ca
         (("--metrics", "http://127.0.0.1:9/metrics"), 4, "cannot be reached"),
         (("--metrics", "127.0.0.1:9/metrics"), 4, "No such file or directory; give a saved page, or an address with"),
         (("--prometheus", "http://127.0.0.1:9", "--range", "soon"), 2, "--range"),
+        (("--metrics", "a", "--selector", 'a="b"'), 2, "--selector says which series of --prometheus"),
         (("--log", "x", "--json", "--md"), 2, "exclude each other"),
         (("nowhere.json", "--log", str(LOGS / "vllm_0.32_refused.log")), 2, "No such file"),
     ],
@@ -715,6 +717,13 @@ def test_a_saved_page_has_no_rate(expected: dict[str, Any], engines: int, words:
 def test_a_deployment_of_several_engines_is_one_replica() -> None:
     metrics = replace(traffic(), engines=8)
     assert "--replicas 2 " in replan_command(plan(data_parallel_size=4, num_gpus=4), metrics)
+
+
+def test_a_plan_has_its_own_choices(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = ("--metrics", str(LOGS / "vllm_0.32_metrics_peak.txt"))
+    assert run(str(plan_file), *metrics, "--max-model-len", "4K") == 2
+    assert "--max-model-len: " in (error := capsys.readouterr().err)
+    assert "holds its own choices; leave it out, or plan again" in error
 
 
 # -- a model that is elsewhere

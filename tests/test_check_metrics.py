@@ -400,7 +400,9 @@ SCALARS = {
 }
 
 
-def prometheus(models: tuple[str, ...] = ("m",)) -> Callable[[str, dict[str, str]], tuple[int, str]]:
+def prometheus(
+    models: tuple[str, ...] = ("m",), since: float = 0.0
+) -> Callable[[str, dict[str, str]], tuple[int, str]]:
     """Return a double of the server's API for one fleet."""
 
     def answer(path: str, fields: dict[str, str]) -> tuple[int, str]:
@@ -408,7 +410,12 @@ def prometheus(models: tuple[str, ...] = ("m",)) -> Callable[[str, dict[str, str
         result: list[dict[str, Any]]
         if path.endswith("query_range"):
             found = next((values for start, values in VALUES.items() if query.startswith(start)), [])
-            result = [{"metric": {}, "values": [[i, str(value)] for i, value in enumerate(found)]}] if found else []
+            start, step = (float(fields[name]) for name in ("start", "step"))
+            points = [[start + i * step, str(value)] for i, value in enumerate(found)]
+            if since:
+                times = (start + i * step for i in range(501))
+                points = [[at, "4"] for at in times if since <= at <= float(fields["end"])]
+            result = [{"metric": {}, "values": points}] if points else []
         elif query.startswith("count by (model_name) (vllm"):
             result = [{"metric": {"model_name": name}, "value": [0, "4"]} for name in models]
         elif query.startswith("sum by (le) (increase(vllm:"):
@@ -452,11 +459,20 @@ def test_a_fleet_over_a_range() -> None:
 
 
 def test_a_fleet_that_is_younger_than_the_range() -> None:
-    """Rates are those of the time that it was there."""
+    """Rates are those of the time that it was there, which is looked at as closely as if it had been asked for."""
+    for server in serve(prometheus(since=99_000)):
+        m = ask_prometheus(server.url, 90 * 86400, now=100_000.0)
+        assert m.seconds == pytest.approx(1000, abs=30)
+        assert m.seconds is not None
+        assert m.requests_per_s == pytest.approx(7200 / m.seconds)
+        assert any(":15s]" in fields["query"] for _, fields in server.asked)
+
+
+def test_a_fleet_that_is_gone_at_night() -> None:
+    """The range is the whole of it, and the rates are those of the day."""
     for server in serve(prometheus()):
-        m = ask_prometheus(server.url, 10 * 7200, now=100_000.0)
-        assert m.seconds == 480 * 144
-        assert m.requests_per_s == pytest.approx(7200 / (480 * 144))
+        m = ask_prometheus(server.url, 2 * 7200, now=20_000.0)
+        assert (m.seconds, m.over_time) == (480 * 29, True)
 
 
 def test_what_the_server_says_of_its_answers_is_handed_on() -> None:

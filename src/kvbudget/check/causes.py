@@ -132,11 +132,12 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
     """Say that the cache was full where nothing counts what that led to, or nearly full before it led to anything."""
     usage = seen.load.kv_usage
     most = metrics.kv_usage_max or 0.0 if metrics is not None else 0.0
-    if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and metrics.waiting:
+    waits = max(metrics.waiting or 0.0, metrics.waiting_max or 0.0) if metrics is not None else 0.0
+    if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and waits:
         yield Finding(
             "near",
-            f"The cache is up to {100 * most:.0f} % full and {metrics.waiting:,.0f} requests wait: preemptions are "
-            "near.",
+            f"The cache is up to {100 * most:.0f} % full and {waits:,.0f} request"
+            f"{'s wait' if waits > 1 else ' waits'}: preemptions are near.",
             f"Fewer at once (a lower {_TURNS.get(metrics.engine, _TURNS['vllm'])[0]}) or more cache prevents them; "
             "--watch 10 counts them.",
             drift=False,

@@ -89,6 +89,7 @@ class Metrics:
     Args:
         source: The address or file.
         engine: "vllm", "sglang", "llama.cpp".
+        over_time: Whether they are those of a range, and not of a moment.
         models: Names of what is served.
         engines: How many engines there are (data-parallel replicas, pods), of a range in the mean.
         kv_usage: The share of the KV cache in use now, 0 to 1: the mean over engines.
@@ -114,6 +115,7 @@ class Metrics:
 
     source: str
     engine: str
+    over_time: bool = False
     models: tuple[str, ...] = ()
     engines: int = 1
     kv_usage: float | None = None

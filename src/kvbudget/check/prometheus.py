@@ -91,8 +91,8 @@ def ask_prometheus(url: str, seconds: int, selector: str = "", now: float | None
 def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], float]]) -> Metrics:
     models = [labels.get(facts.MODEL, "") for labels, _ in running]
     refuse_several(models, public(q.url), "choose one: --selector 'model_name=\"…\"'")
+    q, step, counts = _seen(q, engine)
     whole = f"[{q.seconds}s]"
-    step = max(SHORTEST_STEP_S, -(-q.seconds // POINTS))
     peak = f"max_over_time({{}}[{max(SHORTEST_WINDOW_S, step)}s])"
     rate = f"rate({{}}[{max(SHORTEST_WINDOW_S, 4 * step)}s])"
 
@@ -107,12 +107,12 @@ def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], floa
         return _one(q, f"sum({_each(q, meaning, engine, f'increase({{}}{whole})')})")
 
     usage = _each(q, facts.KV_USAGE, engine)
-    counts = _range(q, f"count({_each(q, facts.RUNNING, engine)})", step)
-    seen_s = min(q.seconds, len(counts) * step) or q.seconds  # the engines may be younger than the range
+    seen_s = min(q.seconds, len(counts) * step) or q.seconds  # there may have been none at night
     count, done = grown(facts.PREEMPTIONS), grown(facts.FINISHED)
     hits, queries = grown(facts.PREFIX_HITS), grown(facts.PREFIX_QUERIES)
     return Metrics(
         source=public(q.url),
+        over_time=True,
         engine=engine,
         models=tuple(shown(name) for name in models if name),
         engines=max(1, round(sum(counts) / len(counts))) if counts else int(sum(value for _, value in running)),
@@ -135,6 +135,18 @@ def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], floa
         cache_config=_smallest_cache(q, engine),
         notes=tuple(f"{public(q.url)} warns: {text}" for text in q.warnings),
     )
+
+
+def _seen(q: Question, engine: str) -> tuple[Question, int, list[float]]:
+    """Return the part of the range that begins with the first engine, its step, and how many engines each point has."""
+    while True:
+        step = max(SHORTEST_STEP_S, -(-q.seconds // POINTS))
+        points = _points(q, f"count({_each(q, facts.RUNNING, engine)})", step)
+        age_s = int(q.now - min(at for at, _ in points)) if points else q.seconds
+        whole_s = max(1, min(q.seconds, age_s + step))
+        if 2 * whole_s > q.seconds or step == SHORTEST_STEP_S:
+            return q._replace(seconds=whole_s), step, [count for _, count in points]
+        q = q._replace(seconds=whole_s)
 
 
 def _smallest_cache(q: Question, engine: str) -> Mapping[str, str]:
@@ -177,13 +189,20 @@ def _instant(q: Question, query: str) -> Iterator[tuple[Mapping[str, str], float
 
 def _range(q: Question, query: str, step: int) -> list[float]:
     """Return the values of a query over the range, of all its series."""
+    return [value for _, value in _points(q, query, step)]
+
+
+def _points(q: Question, query: str, step: int) -> list[tuple[float, float]]:
+    """Return (time, value) of a query over the range, of all its series."""
     fields = {"query": query, "start": f"{q.now - q.seconds:.3f}", "end": f"{q.now:.3f}", "step": str(step)}
-    values: list[float] = []
+    found: list[tuple[float, float]] = []
     for item in _answer(q, "query_range", fields):
         points = item.get("values")
-        found = (_number(_at(point, 1)) for point in (points if isinstance(points, list) else ()))
-        values += [value for value in found if value is not None]
-    return values
+        for point in points if isinstance(points, list) else ():
+            at, value = _number(_at(point, 0)), _number(_at(point, 1))
+            if at is not None and value is not None:
+                found.append((at, value))
+    return found
 
 
 def _answer(q: Question, path: str, fields: Mapping[str, str]) -> list[dict[str, Any]]:

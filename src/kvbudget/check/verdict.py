@@ -187,7 +187,7 @@ def _notes(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Ite
             f"{metrics.engines} engines: running, waiting and the cache's use are of the one with the most (p95 is the "
             "mean), counts and rates are of all together."
         )
-    if metrics is not None and metrics.requests_per_s is not None and metrics.kv_usage_p95 is None:
+    if metrics is not None and metrics.requests_per_s is not None and not metrics.over_time:
         yield "Rates are means since the engine's process began, idle time included; --prometheus has those of a range."
     if seen.engine == "vllm" and seen.load.running.count and preemptions_of(seen, metrics) is None:
         yield "vLLM V1 writes no line for a preemption; --metrics URL counts them."
@@ -316,7 +316,7 @@ def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) ->
     load = seen.load
     where = metrics.source if metrics is not None else "log"
     p95, largest = _usage(seen, metrics)
-    over_time = bool(load.running.count) or (metrics is not None and metrics.kv_usage_p95 is not None)
+    over_time = bool(load.running.count) or (metrics is not None and metrics.over_time)
     most_of = "max" if over_time else "now"
     for title, share, actual in (
         ("KV used, p95", expected.kv_p95, p95),

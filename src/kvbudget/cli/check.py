@@ -34,6 +34,7 @@ from kvbudget.cli.options import (
     deployment_options,
     model_options,
 )
+from kvbudget.deployment import flag
 from kvbudget.errors import AccessError, CannotTell, InputError, KvbudgetError
 from kvbudget.facts.vllm import parse_version
 from kvbudget.headers.source import shown
@@ -106,6 +107,8 @@ def check_verb(
         raise InputError("Nothing to check; give --log FILE, --metrics URL or --prometheus URL.")
     if metrics_at and prometheus:
         raise InputError("--metrics and --prometheus exclude each other; give one engine's page or the server of all.")
+    if selector and not prometheus:
+        raise InputError("--selector says which series of --prometheus; give that too, or one engine's page alone.")
     _check_watch(watch, samples, metrics_at, output)
     observations = _read_logs(logs) if logs else (None,)
     metrics = _read_prometheus(prometheus, span, selector) if prometheus else _read_metrics(metrics_at)
@@ -143,11 +146,16 @@ def _planned(
     ctx: click.Context, model: str | None, options: dict[str, Any], seen: Observation | None
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """Return the plan and notes; None where nothing tells what was planned."""
-    if model is not None and is_plan(model):
-        return read_plan(model), ()
     typed = {
         name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
+    if model is not None and is_plan(model):
+        if typed:
+            raise InputError(
+                f"{flag(next(iter(typed)))}: {shown(model)} holds its own choices; leave it out, or plan again: "
+                "kvbudget fit … --save-plan FILE."
+            )
+        return read_plan(model), ()
     own = options_of(seen) if seen is not None and seen.engine == "vllm" else {}
     old = _too_old(own)
     if old and ParameterSource.COMMANDLINE is not ctx.get_parameter_source("engine_version"):
