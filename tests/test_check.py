@@ -547,6 +547,13 @@ def test_one_source_has_no_column() -> None:
     assert text.count("after.txt") == 2  # in the lead, and beside the cause
 
 
+def test_a_page_on_which_nothing_is_judged() -> None:
+    """llama.cpp counts no preemptions: the column of marks is empty."""
+    found = check(None, None, read_metrics("llamacpp:requests_processing 2\nllamacpp:requests_deferred 3\n"))
+    assert found.verdict == CANNOT_TELL
+    assert "running, now, requests       2\n" in as_text(check_document(found))
+
+
 def test_markdown_report() -> None:
     compare("check_healthy.md", as_markdown(check_document(check(plan(), log()))))
 

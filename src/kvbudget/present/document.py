@@ -122,7 +122,7 @@ def table_lines(table: Table, width: int = WIDTH) -> list[str]:
         widths[last] = width - len(_UNDER) if below else width - taken
     lines = []
     for row in rows:
-        tail = textwrap.wrap(row[last], widths[last], break_long_words=False, break_on_hyphens=False) or [""]
+        tail = textwrap.wrap(row[last], max(1, widths[last]), break_long_words=False, break_on_hyphens=False) or [""]
         cells = [
             cell.rjust(size) if i in table.right else cell.ljust(size)
             for i, (cell, size) in enumerate(zip(row[:last], widths[:last], strict=True))
