@@ -180,6 +180,10 @@ def test_a_page_that_was_cut_off_has_no_lengths_of_nothing() -> None:
 def test_sums_beyond_all_numbers_are_none() -> None:
     text = "".join(f'vllm:num_preemptions_total{{engine="{i}"}} 1e308\n' for i in (0, 1))
     assert read_metrics(text).preemptions is None
+    assert read_metrics("vllm:num_requests_running 1\nvllm:kv_cache_usage_perc 1e308\n").kv_usage_max is None
+    assert read_metrics("vllm:num_requests_running 1\nprocess_start_time_seconds -Inf\n", now=1e9).seconds is None
+    hits = "vllm:num_requests_running 1\nvllm:prefix_cache_queries_total 1e-308\nvllm:prefix_cache_hits_total 5\n"
+    assert read_metrics(hits).prefix_hit_rate is None
 
 
 def test_a_page_of_many_adapters_is_passed_over_quickly() -> None:

@@ -20,6 +20,9 @@ MAX_LINE = 1 << 14
 MAX_BAD_LINES = 1000
 MAX_NAMED = 5
 
+MOST_USED = 2.0
+"""A share of the cache above it is none; one that counts what is promised may pass 1."""
+
 NEARLY_ALL = 0.9
 """The share of requests in one bucket from which the mean stands for them."""
 
@@ -179,7 +182,7 @@ def read_metrics(text: str, source: str = "metrics", now: float | None = None) -
     if engine is None:
         what = "has no metric of a known engine (vllm:…, sglang:…, llamacpp:…)" if text.strip() else "is empty"
         raise InputError(f"{shown(source)} {what}; give an engine's own /metrics.")
-    started = [sample.value for sample in by_name.get(facts.STARTED, ())]
+    started = [sample.value for sample in by_name.get(facts.STARTED, ()) if sample.value > 0]
     seconds = now - min(started) if now is not None and started and now > min(started) else None
     notes = (f"{bad:,} lines of {shown(source)} were not understood.",) if bad else ()
     return _metrics(_Page(engine, by_name), source, seconds, notes)
@@ -245,7 +248,7 @@ def lengths_of(buckets: Iterable[tuple[float | None, float]], count: float, tota
 
 def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, ...]) -> Metrics:
     """Return the figures of a page."""
-    usage = page.values(facts.KV_USAGE)
+    usage = [value for value in page.values(facts.KV_USAGE) if 0 <= value <= MOST_USED]
     queries, hits = page.total(facts.PREFIX_QUERIES), page.total(facts.PREFIX_HITS)
     preemptions, finished = page.total(facts.PREEMPTIONS), page.total(facts.FINISHED)
     every = page.samples(facts.RUNNING) or page.samples(facts.KV_USAGE)
@@ -260,21 +263,21 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
         engine=page.engine,
         models=tuple(map(shown, models)),
         engines=max(1, len(every)),
-        kv_usage=sum(usage) / len(usage) if usage else None,
+        kv_usage=ratio(sum(usage), len(usage)),
         kv_usage_max=max(usage, default=None),
         running=page.total(facts.RUNNING),
         running_max=max(page.values(facts.RUNNING), default=None),
         waiting=page.total(facts.WAITING),
         waiting_max=max(page.values(facts.WAITING), default=None),
         preemptions=preemptions,
-        preemptions_per_s=preemptions / seconds if preemptions is not None and seconds else None,
+        preemptions_per_s=ratio(preemptions, seconds),
         finished=finished,
-        requests_per_s=finished / seconds if finished is not None and seconds else None,
+        requests_per_s=ratio(finished, seconds),
         seconds=seconds,
         generated_tokens=page.total(facts.OUTPUT_TOKENS),
         prompt=page.lengths(facts.PROMPT_LENGTHS),
         output=page.lengths(facts.OUTPUT_LENGTHS),
-        prefix_hit_rate=hits / queries if hits is not None and queries else _share(page, facts.PREFIX_RATE),
+        prefix_hit_rate=ratio(hits, queries) if queries else _share(page, facts.PREFIX_RATE),
         cache_config=config,
         notes=notes,
     )
@@ -285,10 +288,18 @@ def poorest(configs: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
     return min(configs, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
 
 
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """Return one figure by another, None where either is missing, or no number comes of them."""
+    if part is None or not whole:
+        return None
+    found = part / whole
+    return found if isfinite(found) else None
+
+
 def _share(page: _Page, meaning: str) -> float | None:
     """Return the mean of shares over the engines, None where none is one: V0 says -1 where nothing is looked for."""
     values = [value for value in page.values(meaning) if 0 <= value <= 1]
-    return sum(values) / len(values) if values else None
+    return ratio(sum(values), len(values))
 
 
 def refuse_several(models: Sequence[str], source: str, advice: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from kvbudget.check.fetch import get, public
-from kvbudget.check.metrics import Lengths, Metrics, lengths_of, names_of, poorest, refuse_several
+from kvbudget.check.metrics import Lengths, Metrics, lengths_of, names_of, poorest, ratio, refuse_several
 from kvbudget.check.promql import capacity, checked_selector, either
 from kvbudget.errors import AccessError, InputError
 from kvbudget.facts import metric_names as facts
@@ -98,7 +98,7 @@ def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], floa
 
     def mean(meaning: str) -> float | None:
         values = _range(q, f"avg({_each(q, meaning, engine)})", step)
-        return sum(values) / len(values) if values else None
+        return ratio(sum(values), len(values))
 
     def most(meaning: str, pattern: str, function: str = "max") -> float | None:
         return max(_range(q, f"{function}({_each(q, meaning, engine, pattern)})", step), default=None)
@@ -124,14 +124,14 @@ def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], floa
         waiting=mean(facts.WAITING),
         waiting_max=most(facts.WAITING, peak),
         preemptions=count,
-        preemptions_per_s=None if count is None else count / seen_s,
+        preemptions_per_s=ratio(count, seen_s),
         preemptions_per_s_max=most(facts.PREEMPTIONS, rate, "sum"),
         finished=done,
-        requests_per_s=None if done is None else done / seen_s,
+        requests_per_s=ratio(done, seen_s),
         seconds=seen_s,
         prompt=_lengths(q, facts.PROMPT_LENGTHS, engine, whole),
         output=_lengths(q, facts.OUTPUT_LENGTHS, engine, whole),
-        prefix_hit_rate=hits / queries if hits is not None and queries else None,
+        prefix_hit_rate=ratio(hits, queries),
         cache_config=_smallest_cache(q, engine),
         notes=tuple(f"{public(q.url)} warns: {text}" for text in q.warnings),
     )
