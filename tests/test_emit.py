@@ -497,7 +497,7 @@ def test_a_pod_of_several_engines_is_one_replica(tmp_path: Path) -> None:
     """Eight engines of a pod with six waiting each are at the line of one; a second pod, and a router, add nothing."""
     series = (
         {f'vllm:num_requests_waiting{{instance="a", engine="{i}", model_name="m"}}': "6+0x9" for i in range(8)}
-        | {f'vllm:kv_cache_usage_perc{{instance="a", engine="{i}", model_name="m"}}': f"0.{i}+0x9" for i in range(8)}
+        | {f'vllm:kv_cache_usage_perc{{instance="a", engine="{i}", model_name="m"}}': f"{i / 8}+0x9" for i in range(8)}
         | {
             'vllm:num_requests_waiting{instance="b", engine="0", model_name="m"}': "0+0x9",
             'vllm:kv_cache_usage_perc{instance="b", engine="0", model_name="m"}': "0+0x9",
@@ -506,8 +506,8 @@ def test_a_pod_of_several_engines_is_one_replica(tmp_path: Path) -> None:
     )
     queries = [trigger["metadata"]["query"] for trigger in scaled_object(small())["spec"]["triggers"]]
     told = [
-        {"expr": query, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": value}]}
-        for query, value in zip(queries, (6, 0.35), strict=True)
+        {"expr": f"round({query}, 0.0625)", "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": value}]}
+        for query, value in zip(queries, (6, 0.4375), strict=True)
     ]
     inputs = [{"series": name, "values": values} for name, values in series.items()]
     test = {"rule_files": [], "tests": [{"interval": "15s", "input_series": inputs, "promql_expr_test": told}]}

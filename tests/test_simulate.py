@@ -281,11 +281,25 @@ def test_a_page_stands_alone(tmp_path: Path) -> None:
     assert "<script" not in page
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--policy", "sglang"), "--policy sglang is not it; leave one out"),
+        (("--num-gpu-blocks", "9000"), "say --num-gpu-blocks-override"),
+    ],
+)
+def test_a_plan_expects_what_its_own_engine_does(option: tuple[str, str], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    result = CliRunner().invoke(cli, [*BASE, *RATE, *option, "--save-plan", str(path)], standalone_mode=False)
+    assert words in str(result.exception)
+    assert not path.exists()
+
+
 def test_a_plan_holds_what_is_expected_and_is_simulated_again(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     first = json.loads(run(*RATE, "--no-knee", "--json", "--save-plan", str(path)))
     expected = json.loads(path.read_text())["expectation"]
-    assert (expected["preemptions_per_s"], expected["rate_per_s"]) == (0, 20)
+    assert (expected["preemptions_per_s"], expected["rate_per_s"], expected["engines"]) == (0, 20, 1)
     assert (expected["prompt_tokens"]["p50"], expected["output_tokens"]["p95"]) == (300, 100)
     again = ["simulate", str(path), "--step-time", "10,20", *RATE, "--no-knee", "--json"]
     result = CliRunner().invoke(cli, again, standalone_mode=False)

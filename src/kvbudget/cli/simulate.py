@@ -159,6 +159,8 @@ def simulate(
     writers += [f"--{output}"] if output else []
     if len(writers) > 1:
         raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
+    if save_plan is not None:
+        _check_plan(policy, num_gpu_blocks)
     name = model or ""
     spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in WORKLOAD}
     chosen = {field: options.pop(field) for field in _SCHEDULER_FIELDS}
@@ -205,6 +207,19 @@ def _deployment(ctx: click.Context, name: str, options: dict[str, Any]) -> Deplo
     if typed.keys() & {"gpu", "gpu_memory"}:
         typed["gpu"] = choose_gpu(typed.get("gpu"), typed.pop("gpu_memory", None))
     return read_plan(name).deployment.replaced(**typed)
+
+
+def _check_plan(policy: str, num_gpu_blocks: int | None) -> None:
+    """Refuse a plan that expects what its own engine and cache would not do."""
+    if policy != VLLM.policy:
+        raise InputError(
+            f"--save-plan keeps what vLLM is expected to do, and --policy {policy} is not it; leave one out."
+        )
+    if num_gpu_blocks is not None:
+        raise InputError(
+            "--save-plan keeps the plan's own cache, and --num-gpu-blocks another; say --num-gpu-blocks-override where "
+            "the engine is to have it."
+        )
 
 
 def _save_plan(b: Budget, answer: Answer, target: str) -> None:

@@ -98,8 +98,8 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
         "1m",
         "warning",
         "Requests are preempted",
-        f"{{{{ $value | humanize }}}} requests a second lose their part of the KV cache and are computed again; the "
-        f"plan {planned}. A smaller --max-num-seqs ends most of them; so does a larger cache.",
+        f'{{{{ $value | printf "%.3g" }}}} requests a second lose their part of the KV cache and are computed again; '
+        f"the plan {planned}. A smaller --max-num-seqs ends most of them; so does a larger cache.",
     )
     waiting = facts.WAITING, limits.engine, selector
     yield _Alert(
@@ -109,7 +109,7 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
         "5m",
         "warning",
         "The queue grows",
-        f"At least {{{{ $value | humanize }}}} requests wait, and more all the time; the plan's line is "
+        f'At least {{{{ $value | printf "%.0f" }}}} requests wait, and more all the time; the plan\'s line is '
         f"{limits.waiting_line}. More comes in than this engine can do.",
     )
     low, high = limits.num_gpu_blocks
