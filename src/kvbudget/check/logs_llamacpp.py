@@ -92,7 +92,14 @@ ROWS: tuple[Row, ...] = (
     Row(
         "failed to find free space in the KV cache",
         r"failed to find free space in the KV cache",
-        preempts=True,
+        preempts=True,  # the batch is split and tried again; where that does not help, a request ends
     ),
     Row("out of memory", r"ggml\w*: .{0,200}out of memory|cudaMalloc failed: out of memory", refusal="out_of_memory"),
+    Row("OutOfDeviceMemory", r"ErrorOutOfDeviceMemory", refusal="out_of_memory"),
+    Row("unable to allocate", r"unable to allocate \S{1,60} buffer", refusal="out_of_memory"),
+    Row(
+        "failed to allocate",
+        r"failed to allocate (?:compute buffers|compute pp buffers|buffer)",
+        refusal="out_of_memory",
+    ),
 )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LOADING, PROFILING, CAPTURING, SERVING = "loading", "profiling", "capturing", "serving"
-"""How far an engine had come: weights, profile run, CUDA graphs, requests."""
+UNSEEN, LOADING, PROFILING, CAPTURING, SERVING = "", "loading", "profiling", "capturing", "serving"
+"""How far an engine had come: its start is not in the log, weights, profile run, CUDA graphs, requests."""
 
-PHASES = (LOADING, PROFILING, CAPTURING, SERVING)
+PHASES = (UNSEEN, LOADING, PROFILING, CAPTURING, SERVING)
 
 
 class Place(NamedTuple):
@@ -76,38 +77,63 @@ class Refusal(NamedTuple):
 SIGNIFICANT = 1000
 """Values are kept to three digits, so that a spread of any length takes little memory."""
 
+_TOGETHER = 1024
+"""Values that wait to be counted together, which is much faster than one by one."""
+
 
 class Spread:
     """Values seen over time in bounded memory: how many, their mean, their largest, any quantile to three digits."""
 
-    __slots__ = ("_bins", "_total", "count", "largest", "last")
+    __slots__ = ("_bins", "_count", "_largest", "_new", "_total", "last")
 
     def __init__(self, values: Iterable[float] = ()) -> None:
-        self._bins: dict[float, int] = {}
+        self._bins: Counter[float] = Counter()
+        self._new: list[float] = []
         self._total = 0.0
-        self.count = 0
-        self.largest = 0.0
+        self._count = 0
+        self._largest = 0.0
         self.last = 0.0
         for value in values:
             self.add(value)
 
-    def add(self, value: float, times: int = 1) -> None:
+    def add(self, value: float) -> None:
         """Add a value that is not negative."""
-        rounded = value if value < SIGNIFICANT else float(f"{value:.3g}")
-        self._bins[rounded] = self._bins.get(rounded, 0) + times
-        self._total += value * times
-        self.count += times
-        self.largest = max(self.largest, value)
         self.last = value
+        self._new.append(value)
+        if len(self._new) >= _TOGETHER:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Count the values that wait."""
+        new = self._new
+        if new:
+            self._bins.update(value if value < SIGNIFICANT else float(f"{value:.3g}") for value in new)
+            self._total += sum(new)
+            self._count += len(new)
+            self._largest = max(self._largest, *new)
+            new.clear()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._count + len(self._new)
+
+    @property
+    def largest(self) -> float:
+        """The largest, 0 if there is nothing."""
+        self._take_in()
+        return self._largest
 
     @property
     def mean(self) -> float:
         """The mean, 0 if there is nothing."""
-        return self._total / self.count if self.count else 0.0
+        self._take_in()
+        return self._total / self._count if self._count else 0.0
 
     def quantile(self, share: float) -> float:
         """Return the smallest value that at least `share` of them do not exceed, 0 if there is nothing."""
-        left = share * self.count
+        self._take_in()
+        left = share * self._count
         for value in sorted(self._bins):
             left -= self._bins[value]
             if left <= 0:
@@ -161,10 +187,10 @@ class Observation:
         resolved: What the engine made of it, by the same names.
         terms: Figures by name, one for each process that printed it, the newest start alone.
         refusals: Errors about memory, oldest first.
-        load: What its statistics say.
-        preemptions: How many requests lost their cache, None where the log cannot say.
+        load: What its statistics say, of the newest start that served.
+        preemptions: How many requests of that start lost their cache, None where the log cannot say.
         preempted: Where it says so.
-        phase: How far the newest start came.
+        phase: How far the newest start came, "" where the log does not have it.
         starts: How often it was started.
         first_time: The first time stamp, as printed, "" where there is none.
         last_time: The last one.
@@ -183,7 +209,7 @@ class Observation:
     load: Load = field(default_factory=Load)
     preemptions: int | None = None
     preempted: Place | None = None
-    phase: str = LOADING
+    phase: str = UNSEEN
     starts: int = 0
     first_time: str = ""
     last_time: str = ""
@@ -201,6 +227,12 @@ class Observation:
     def setting(self, name: str) -> Said | None:
         """Return what a flag is on the server: as the engine resolved it, else as it was typed."""
         return self.resolved.get(name) or self.flags.get(name)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a processor, whose memory is the host's and not a card's."""
+        device = self.setting("device_config")
+        return device is not None and str(device.value) == "cpu"
 
     @property
     def known(self) -> bool:
@@ -228,7 +260,7 @@ class Observation:
                     "name": refusal.name,
                     "text": refusal.text,
                     "figures": dict(refusal.figures),
-                    "phase": refusal.phase,
+                    "phase": refusal.phase or None,
                     "times": refusal.times,
                     "at": str(refusal.place),
                 }
@@ -236,7 +268,7 @@ class Observation:
             ],
             "load": self.load.to_dict(),
             "preemptions": self.preemptions,
-            "phase": self.phase,
+            "phase": self.phase or None,
             "starts": self.starts,
             "first_time": self.first_time or None,
             "last_time": self.last_time or None,

@@ -39,7 +39,7 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "kv_cache_size",
         "KV cache size",
-        rf"(?P<device>GPU \+ host|[GCXH]PU) KV cache size: (?P<tokens>{_COUNT}) tokens",
+        rf"(?P<device>[A-Z]{{3}}(?: \+ host)?) KV cache size: (?P<tokens>{_COUNT}) tokens",
         "0.8 on; one line with the concurrency since 0.28",
         _CACHE,
         (
@@ -63,7 +63,7 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "gpu_blocks",
         "GPU blocks",
-        rf"# (?:GPU|cuda|CUDA) blocks: (?P<blocks>{_COUNT})(?:, # CPU blocks: (?P<cpu_blocks>{_COUNT}))?",
+        rf"# [A-Za-z]{{3,8}} blocks: (?P<blocks>{_COUNT})(?:, # CPU blocks: (?P<cpu_blocks>{_COUNT}))?",
         "V0, and V1 up to 0.7.3",
         "engine/llm_engine.py",
         (
@@ -210,7 +210,7 @@ LOG_LINES: tuple[LogLine, ...] = (
         "stats",
         "Statistics under load",
         r"Running: (?P<running>[0-9]+) reqs, (?:Swapped: [0-9]+ reqs, )?(?:Waiting|Pending): (?P<waiting>[0-9]+) reqs,.*?"
-        r"[GCXH]PU KV cache usage: (?P<usage>[0-9.]+)%(?:, Prefix cache hit rate: (?P<hits>[0-9.]+)%)?",
+        r"[A-Z]{3} KV cache usage: (?P<usage>[0-9.]+)%(?:, Prefix cache hit rate: (?P<hits>[0-9.]+)%)?",
         "all",
         "v1/metrics/loggers.py",
         (
