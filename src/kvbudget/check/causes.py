@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
+from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, UNSEEN
 from kvbudget.check.settings import typed
 from kvbudget.deployment import flag
 from kvbudget.errors import InputError
@@ -40,6 +40,9 @@ HIGH_HITS = 0.3
 OTHER_PROCESS = GIB // 2
 """Bytes beyond what a CUDA context takes from which another process is likely."""
 
+OWN_CONTEXT = GIB
+"""Bytes of a card that the context of the one process on it, with NCCL's buffers, may take."""
+
 UNEVEN = GIB // 4
 """Bytes by which ranks must differ for the smallest to be worth naming."""
 
@@ -48,6 +51,45 @@ PRINTED = GIB // 100
 
 DOUBLE = 1.8
 """Weights so many times the plan's are of another type."""
+
+
+class _Flags(NamedTuple):
+    """What an engine calls the choices that a full cache asks for, and what it does when the cache is full.
+
+    Attributes:
+        at_once: How many requests run together.
+        more: What gives the cache more, in words.
+        event: What the count is of.
+        meaning: What happened, a sentence.
+    """
+
+    at_once: str
+    more: str
+    event: str
+    meaning: str
+
+
+_LOST = "the cache was full, running requests lost their part of it, and it was computed again."
+
+_FLAGS: Mapping[str, _Flags] = {
+    "vllm": _Flags("--max-num-seqs", f"a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs", "preemptions", _LOST),
+    "sglang": _Flags(
+        "--max-running-requests",
+        "a higher --mem-fraction-static, --kv-cache-dtype fp8_e4m3, more GPUs",
+        "preemptions (retractions)",
+        _LOST,
+    ),
+    "llama.cpp": _Flags(
+        "-np",
+        "a larger -c, or -ctk q8_0 -ctv q8_0",
+        "times no room in the cache",
+        "the batch was split and tried again, and where that did not help a request ended.",
+    ),
+}
+
+
+def _flags(seen: Observation, metrics: Metrics | None) -> _Flags:
+    return _FLAGS.get(seen.engine or (metrics.engine if metrics is not None else ""), _FLAGS["vllm"])
 
 
 class Finding(NamedTuple):
@@ -76,6 +118,27 @@ def causes(
     differing: Sequence[Difference],
 ) -> Iterator[Finding]:
     """Yield the causes, the gravest first."""
+    found = tuple(_all(plan, seen, metrics, rows, differing))
+    yield from found
+    wrong = [row for row in rows if row.ok is False]
+    if wrong and not any(finding.drift for finding in found):
+        yield Finding(
+            "unexplained",
+            f"{' and '.join(row.name for row in wrong)}: not as planned, and nothing that was read says why.",
+            "Compare the flags of the server and its version with the plan's.",
+            drift=True,
+            place=wrong[0].place,
+        )
+
+
+def _all(
+    plan: Plan | None,
+    seen: Observation,
+    metrics: Metrics | None,
+    rows: Sequence[Row],
+    differing: Sequence[Difference],
+) -> Iterator[Finding]:
+    """Yield each known cause."""
     yield from _preemptions(seen, metrics, rows)
     yield from _full(seen, metrics)
     for refusal in seen.refusals:
@@ -102,10 +165,8 @@ def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]
     rate = metrics.preemptions_per_s if metrics is not None else None
     often = f", {rate:.2g} per s" if rate else ""
     most = max((row.actual or 0 for row in rows if row.name.startswith("running")), default=0)
-    words = (
-        f"{count:,.0f} preemptions{of}{often}: the cache was full, running requests lost their part of it, and it was "
-        "computed again."
-    )
+    flags = _flags(seen, metrics)
+    words = f"{count:,.0f} {flags.event}{of}{often}: {flags.meaning}"
     change, held = _fewer_at_once(seen, metrics, most)
     if held is not None:
         words += f" {held}"
@@ -118,12 +179,13 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
     """Say that the cache was full where nothing counts what that led to, or nearly full before it led to anything."""
     usage = seen.load.kv_usage
     most = metrics.kv_usage_max or 0.0 if metrics is not None else 0.0
+    fewer = _flags(seen, metrics).at_once
     if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and metrics.waiting:
         yield Finding(
             "near",
             f"The cache is up to {100 * most:.0f} % full and {metrics.waiting:,.0f} requests wait: preemptions are "
             "near.",
-            "Fewer at once (a lower --max-num-seqs) or more cache prevents them; --watch 10 counts them.",
+            f"Fewer at once (a lower {fewer}) or more cache prevents them; --watch 10 counts them.",
             drift=False,
             place=metrics.source,
         )
@@ -132,7 +194,9 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
             "full",
             f"The cache was up to {usage.largest:.0f} % full and up to {seen.load.waiting.largest:,.0f} requests "
             "waited: running ones were probably preempted, which this log does not say.",
-            "Look at vllm:num_preemptions_total: --metrics URL.",
+            "Look at vllm:num_preemptions_total: --metrics URL."
+            if seen.engine == "vllm"
+            else f"Let fewer run at once (a lower {fewer}), or give the cache more.",
             drift=False,
         )
 
@@ -145,22 +209,25 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> t
         metrics: The metrics.
         most: How many ran at once, 0 where nobody saw it.
     """
-    more = f"or give the cache more: a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs"
+    flags = _flags(seen, metrics)
+    more = f"or give the cache more: {flags.more}"
+    fewer = f"let fewer run at once (a lower {flags.at_once}), {more}."
+    fewer_first = f"{fewer[0].upper()}{fewer[1:]}"
     tokens = seen.smallest("kv_cache_size_tokens")
     size = tokens.value if tokens else metrics.config_number("kv_cache_size_tokens") if metrics else None
     if metrics is None or metrics.prompt is None or metrics.output is None or not size:
-        return f"Let fewer run at once (a lower --max-num-seqs), {more}.", None
+        return fewer_first, None
     mean = metrics.prompt.mean + metrics.output.mean
     if mean <= 0:
-        return f"Let fewer run at once (a lower --max-num-seqs), {more}.", None
+        return fewer_first, None
     whole = int(size / mean)
     held = (
         f"A request of the measured means ({metrics.prompt.mean:,.0f} + {metrics.output.mean:,.0f} tokens) ends at "
         f"{mean:,.0f}; the cache of {size:,.0f} holds {whole:,} of them whole."
     )
     if most and whole >= most:
-        return f"Longer requests than the mean filled it: let fewer run at once (a lower --max-num-seqs), {more}.", held
-    return f"--max-num-seqs {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
+        return f"Longer requests than the mean filled it: {fewer}", held
+    return f"{flags.at_once} {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
 
 
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -232,6 +299,7 @@ def _refused(refusal: Refusal, seen: Observation) -> Finding:
 def _when(refusal: Refusal) -> str:
     if refusal.name == "out_of_memory":
         words = {
+            UNSEEN: "Out of memory",
             LOADING: "Out of memory while loading",
             PROFILING: "Out of memory in the profile run",
             CAPTURING: "Out of memory while starting",
@@ -249,10 +317,12 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
         least = int(100 * f["free"] / f["total"]) / 100 if f.get("total") else 0
         words = (
             f"{UTILIZATION} {f.get('fraction', 0):g} asks for {gib(int(f.get('budget', 0)))} GiB and "
-            f"{gib(int(f.get('free', 0)))} of {gib(int(f.get('total', 0)))} are free: another process holds "
-            f"{gib(int(held))}."
+            f"{gib(int(f.get('free', 0)))} of {gib(int(f.get('total', 0)))} are free: "
         )
-        return words, f"End the other process, or lower {UTILIZATION} to {least:g} or less."
+        lower = f"ower {UTILIZATION} to {least:g} or less."
+        if held <= OWN_CONTEXT:
+            return f"{words}a CUDA context takes {gib(int(held))}.", f"L{lower}"
+        return f"{words}another process holds {gib(int(held))}.", f"End the other process, or l{lower}"
     if refusal.name == "cache_too_small":
         return _too_small(f, seen)
     if refusal.name == "cache_too_small_v0":
@@ -271,6 +341,12 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
         return (
             "the card's free memory grew during the profile run: another process gave some back in the middle of it.",
             "Start it again when nothing else starts or stops on the card.",
+        )
+    if refusal.name == "host_memory":
+        needed, free = (gib(int(f.get(name, 0))) for name in ("needed", "free"))
+        return (
+            f"the cache needs {needed} GiB of the host's memory and {free} are free.",
+            "Lower --kv-cache-memory-bytes (VLLM_CPU_KVCACHE_SPACE), or end what else uses the memory.",
         )
     return _out_of_memory(refusal, seen.engine)
 
@@ -292,6 +368,14 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
             f"{words}: {name} {blocks.value} fixes the pool, so that no fraction helps.",
             f"Leave {name} out or raise it{enough}, or {shorter}.",
         )
+    given = seen.setting("kv_cache_memory_bytes")
+    if given is not None and given.value:
+        name = flag("kv_cache_memory_bytes")
+        enough = f" to {gib(int(needed))}GiB or more" if needed > available else ""
+        return (
+            f"{words}: {name} fixes the pool, so that no fraction helps.",
+            f"Raise {name}{enough}, or {shorter}.",
+        )
     total = seen.smallest("total")
     raised = ""
     fraction = seen.largest("gpu_memory_utilization")
@@ -305,12 +389,30 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     return f"{words}, short by {gib(int(needed - available))}.", change
 
 
+def _held_by_others(figures: Mapping[str, float]) -> float:
+    """Return the bytes of a card that others hold, as torch's error tells; 0 where it does not or they are few."""
+    if not {"total", "free", "own"} <= figures.keys():
+        return 0.0
+    others = figures["total"] - figures["free"] - figures["own"]
+    return others if others > OTHER_PROCESS else 0.0
+
+
 def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
     """Return what an allocation that failed means; it depends on how far the engine had come."""
     if engine == "llama.cpp":
         return "a buffer has no place on the device.", "Lower -ngl, -c, -np or -ub, or let --fit choose them."
+    fraction = "--mem-fraction-static" if engine == "sglang" else UTILIZATION
+    others = _held_by_others(refusal.figures)
+    if others:
+        return (
+            f"{gib(int(others))} GiB of the card belong to other processes.",
+            f"Find them with nvidia-smi and end them, or leave them room: a lower {fraction}.",
+        )
     if engine == "sglang" and refusal.phase in (CAPTURING, SERVING):
         return "the pool took what activations need.", "Lower --mem-fraction-static or --chunked-prefill-size."
+    if refusal.phase == UNSEEN:
+        either = f"If it was serving, lower {fraction}; if it was loading, use more GPUs (-tp) or smaller weights."
+        return "the log does not show how far the engine had come.", f"{either} The log from its start on tells."
     if refusal.phase == LOADING:
         return "the weights do not fit.", "Use more GPUs (-tp) or smaller weights; no fraction helps."
     if refusal.phase == PROFILING:
@@ -321,7 +423,7 @@ def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
     if refusal.phase == CAPTURING:
         return (
             "the pool left no room for CUDA graphs and buffers.",
-            f"Lower {UTILIZATION} by some hundredths, or use --enforce-eager.",
+            f"Lower {UTILIZATION} by some hundredths, or --max-num-seqs, or use --enforce-eager.",
         )
     return (
         "the pool took what activations and other processes need.",
@@ -432,13 +534,16 @@ def _terms(plan: Plan | None, rows: Sequence[Row], differing: Sequence[Differenc
     if plan is None:
         return
     explained = {item.name for item in differing}
+    wrong = {row.name for row in rows if row.ok is False}
     for row in rows:
         meaning = _TERMS.get(row.name)
         if meaning is None or row.ok is not False or not row.plan or row.actual is None:
             continue
+        if row.name == "weights + non-torch" and "weights" in wrong:  # the sum says it again
+            continue
         figures = f"{gib(int(row.actual))} GiB, {gib(int(row.low or 0))}–{gib(int(row.high or 0))} planned"
         why, change = meaning(row.actual - row.plan, row.actual / row.plan, explained)
-        name = row.name.partition(",")[0].replace(" ", "_").replace("-", "_").lower()
+        name = row.name.partition(",")[0].replace(" + ", "_").replace(" ", "_").replace("-", "_").lower()
         yield Finding(name, f"{row.name.partition(',')[0]}: {figures}: {why}.", change, drift=True, place=row.place)
 
 
@@ -497,6 +602,16 @@ def _weights(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:
     return words, "Compare --dtype, --quantization, -tp and the model's revision with the plan's."
 
 
+def _consumed(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
+    """Since 0.27 the engine prints the two as one."""
+    if more > 0:
+        return (
+            "other weights, communication buffers, or another process that grew meanwhile",
+            "Compare the row of the weights with the plan's; see who is on the card with nvidia-smi.",
+        )
+    return "other weights or fewer buffers than estimated", "Compare the row of the weights with the plan's."
+
+
 def _graphs(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
     if more > 0:
         return (
@@ -524,8 +639,10 @@ def _non_torch(more: float, ratio: float, explained: set[str]) -> tuple[str, str
 _TERMS: Mapping[str, Callable[[float, float, set[str]], tuple[str, str]]] = {
     "GPU memory": _card,
     "weights": _weights,
+    "weights + non-torch": _consumed,
     "CUDA graphs": _graphs,
     "activations, peak": _activations,
+    "activations + graphs": _activations,
     "non-torch": _non_torch,
 }
 """What a term outside its interval means: (bytes more than planned, actual over planned, choices that differ)."""
