@@ -656,6 +656,38 @@ def test_compressed_logs(engine_log: Path, tmp_path: Path) -> None:
     assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
 
 
+def test_a_compressed_log_by_another_name_and_one_that_breaks_off(
+    engine_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rotation renames what it compresses, and what is still being written has no end."""
+    path = tmp_path / "engine.log.1"
+    whole = gzip.compress(engine_log.read_bytes() + b"\n" + b"x\n" * 200_000)
+    path.write_bytes(whole)
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
+    path.write_bytes(whole[:-20])
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
+    assert "what stands before was read" in capsys.readouterr().err
+    path.write_bytes(whole[:4])
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is empty"),
+        ("<!DOCTYPE html>\n<html>", "it begins as a web page"),
+        ("# HELP vllm:x y\nvllm:x 1", "a page of metrics, which --metrics takes"),
+        ('{"schema": 1}', "its one line is not one that vLLM, SGLang or llama.cpp is known to write"),
+        ("hello\nworld", "none of its 2 lines is one"),
+    ],
+)
+def test_a_file_that_is_no_log(content: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(content)
+    assert run("--log", str(path)) == 3
+    assert says in " ".join(capsys.readouterr().out.split())
+
+
 def test_standard_input(engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(engine_log.read_bytes())))
     assert run("llama-3.1-8b", "--gpu", "h100", "--log", "-") == 0

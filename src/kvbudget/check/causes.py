@@ -391,9 +391,9 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
 
 def _held_by_others(figures: Mapping[str, float]) -> float:
     """Return the bytes of a card that others hold, as torch's error tells; 0 where it does not or they are few."""
-    if not {"total", "free", "own"} <= figures.keys():
+    if not {"capacity", "unused", "own"} <= figures.keys():
         return 0.0
-    others = figures["total"] - figures["free"] - figures["own"]
+    others = figures["capacity"] - figures["unused"] - figures["own"]
     return others if others > OTHER_PROCESS else 0.0
 
 

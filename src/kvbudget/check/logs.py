@@ -68,6 +68,28 @@ def read_logs(lines: Iterable[str], file: str = "log") -> tuple[Observation, ...
     return reader.observations()
 
 
+_OTHER_FILES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"# (?:HELP|TYPE) "), "it begins as a page of metrics, which --metrics takes"),
+    (re.compile(r"<(?:!doctype|html|\?xml)", re.IGNORECASE), "it begins as a web page"),
+    (re.compile(r"[{\[]"), "it begins as JSON (a plan is given before --log, without a flag)"),
+)
+"""How files begin that are no logs, and what to do with them."""
+
+
+def _nothing_known(file: str, lines: int, begins: str) -> str:
+    """Return that a file says nothing, what was seen, and what to do."""
+    name = shown(file, _NAME)
+    if not begins:
+        return f"{name} is empty; give the engine's standard output and error."
+    kind = next((words for pattern, words in _OTHER_FILES if pattern.match(begins.lstrip("\ufeff \t"))), "")
+    kind = kind or "give the engine's standard output and error, from its start on"
+    of = "its one line is not" if lines == 1 else f"none of its {lines:,} lines is"
+    return f"{name}: {of} one that vLLM, SGLang or llama.cpp is known to write; {kind}."
+
+
+_NAME = 80
+"""Characters of a file's name in a sentence."""
+
 _Key = tuple[str, str, str]
 """A term, and the process that printed it with its number."""
 
@@ -100,6 +122,7 @@ class Reader:
         self._seen: dict[str, _Engine] = {}
         self._left_out = 0
         self._lines = 0
+        self._notes: list[str] = []
 
     def read(self, lines: Iterable[str], file: str) -> None:
         """Read the lines of one file.
@@ -109,6 +132,8 @@ class Reader:
         """
         source = cut(lines)
         number = 0
+        known = False
+        begins = ""
         while batch := tuple(islice(source, BATCH)):
             spoken = [
                 (at, raw, _holds(self._load_needles, raw))
@@ -116,15 +141,18 @@ class Reader:
                 if not _holds(USERS_WORDS, raw)
             ]
             number += len(batch)
+            begins = begins or next((raw for raw in batch if raw.strip()), "")
             block = plain("\n".join([raw for _, raw, load in spoken if not load]))
             there = {needle for needle in self._needles if needle in block} if block else ()
             wanted = [item for item in self._rows if item.row.needle in there] if there else ()
             for at, raw, load in spoken:
                 if load and self._take(self._load_rows, raw, file, at):
-                    continue
-                if load or wanted:
-                    self._take(self._rows if load else wanted, raw, file, at)
+                    known = True
+                elif load or wanted:
+                    known = self._take(self._rows if load else wanted, raw, file, at) or known
         self._lines += number
+        if not known:
+            self._notes.append(_nothing_known(file, number, begins))
 
     def _take(self, wanted: Iterable[_Compiled], raw: str, file: str, at: int) -> bool:
         """Take in a line if one of the wanted rows means it; return whether one does."""
@@ -145,13 +173,13 @@ class Reader:
 
     def observations(self) -> tuple[Observation, ...]:
         """Return what was seen of each engine, in the order in which they appeared."""
-        notes = []
+        notes = [*self._notes]
         if self._left_out:
             notes.append(
                 f"{self._left_out:,} known lines of containers beyond the first {MAX_INSTANCES} were left out."
             )
         found = [engine.observation(self._lines, notes) for engine in self._seen.values()]
-        return tuple(found) or (Observation(engine="", lines=self._lines),)
+        return tuple(found) or (Observation(engine="", lines=self._lines, notes=tuple(notes[:MAX_NOTES])),)
 
     def _engine(self, instance: str) -> _Engine | None:
         engine = self._seen.get(instance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
 from kvbudget.check.rows import COUNT, GIB_UNIT, LARGEST, SUM, Row, from_call
+from kvbudget.facts.log_lines import PATTERNS
 
 ENGINE = "sglang"
 
@@ -27,22 +28,22 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Load weight end",
-        rf"Load weight end\..{{0,400}}?avail mem=(?P<free>{_GB}) GB(?:, mem usage=(?P<weights>{_GB}) GB)?",
+        PATTERNS["sglang_weights"],
         {"weights": ("weights", GIB_UNIT)},
         phase=PROFILING,
         again=SUM,
     ),
     Row(
         " is allocated. dtype: ",
-        rf"KV Cache is allocated\..{{0,400}}?#tokens: (?P<tokens>{_COUNT}), K size: (?P<k>{_GB}) GB, V size: (?P<v>{_GB}) GB",
+        PATTERNS["sglang_cache"],
         {"tokens": ("kv_cache_size_tokens", COUNT), "k": ("k_cache", GIB_UNIT), "v": ("v_cache", GIB_UNIT)},
         phase=CAPTURING,
         again=SUM,
     ),
     Row(
         " is allocated. dtype: ",
-        rf"KV Cache is allocated\..{{0,400}}?#tokens: (?P<tokens>{_COUNT}), KV size: (?P<kv>{_GB}) GB",
-        {"tokens": ("kv_cache_size_tokens", COUNT), "kv": ("kv_cache", GIB_UNIT)},
+        PATTERNS["sglang_latent_cache"],
+        {"tokens": ("kv_cache_size_tokens", COUNT), "k": ("kv_cache", GIB_UNIT)},
         phase=CAPTURING,
         again=SUM,
     ),
@@ -62,14 +63,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "graph end.",
-        rf"Capture .{{1,60}}graph end\..{{0,2000}}?mem usage=(?P<graphs>{_GB}) GB",
+        PATTERNS["sglang_graphs"],
         {"graphs": ("cuda_graphs", GIB_UNIT)},
         phase=CAPTURING,
         again=SUM,
     ),
     Row(
         "max_total_num_tokens=",
-        rf"max_total_num_tokens=(?P<tokens>{_COUNT})\b.{{0,400}}?context_len=(?P<length>{_COUNT})",
+        PATTERNS["sglang_limits"],
         {"tokens": ("kv_cache_size_tokens", COUNT), "length": ("max_model_len", COUNT)},
         phase=CAPTURING,
     ),
@@ -81,9 +82,7 @@ ROWS: tuple[Row, ...] = (
     Row("The server is fired up", r"The server is fired up and ready to roll", phase=SERVING),
     Row(
         "Decode batch",
-        rf"Decode batch.{{1,40}}?#running-req: (?P<running>{_COUNT}),.{{0,400}}?token usage: (?P<kv_share>[0-9.]{{1,10}})"
-        rf"(?:.{{0,400}}?gen throughput \(token/s\): (?P<generation>[0-9.]{{1,18}}))?"
-        rf"(?:.{{0,400}}?#queue-req: (?P<waiting>{_COUNT}))?",
+        PATTERNS["sglang_stats"],
         stats=True,
         tells_preemptions=True,
         phase=SERVING,
@@ -98,12 +97,12 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "#retracted_reqs: ",
-        rf"(?:KV cache pool is full|Decode out of memory happened).{{0,400}}?#retracted_reqs: (?P<preemptions>{_COUNT})",
+        PATTERNS["sglang_retracted"],
         preempts=True,
     ),
     Row(
         "increase --mem-fraction-static",
-        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        PATTERNS["sglang_no_cache_memory"],
         refusal="no_cache_memory",
     ),
     Row(

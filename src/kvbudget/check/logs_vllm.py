@@ -6,22 +6,14 @@ format strings of the released wheels 0.6.6 to 0.33.0, and public logs of older 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
 from kvbudget.check.rows import COUNT, FLAG, GIB_UNIT, SIZED, SMALLEST, Row, from_call, from_dict
-from kvbudget.facts.log_lines import LOG_LINES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from kvbudget.facts.log_lines import PATTERNS
 
 ENGINE = "vllm"
 
-_PATTERNS: Mapping[str, str] = {line.name: line.pattern for line in LOG_LINES}
-
 _GIB = r"-?[0-9.]{1,18}"
 _NUMBER = r"[0-9][0-9.]{0,17}"
-_SIZED = r"[0-9.]{1,18} (?:[KMG]iB|bytes)"
 _REQUESTS = r"[0-9]{1,12}"
 _THROUGHPUT = (
     rf"Avg prompt throughput: (?P<prompt>{_NUMBER}) tokens/s, "
@@ -59,21 +51,18 @@ ROWS: tuple[Row, ...] = (
     Row("device_name=", r"(?P<settings>device_name=[\w-]{1,80})", settings=from_call),
     # -- weights
     Row("Starting to load model", r"Starting to load model", phase=LOADING),
-    Row("weights took", _PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
-    Row("Model loading took", _PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
+    Row("weights took", PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
+    Row("Model loading took", PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
     # -- the profile run of V0
     Row(
         "total_gpu_memory (",
-        rf"total_gpu_memory \((?P<total>{_GIB})\s?GiB\) x gpu_memory_utilization \((?P<fraction>{_NUMBER})\) = "
-        rf"(?P<budget>{_GIB})\s?GiB",
+        PATTERNS["budget_v0"],
         _gib(total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
         phase=PROFILING,
     ),
     Row(
         "model weights take",
-        rf"model weights take (?P<weights>{_GIB})\s?GiB; non_torch_memory takes (?P<non_torch>{_GIB})\s?GiB; PyTorch "
-        rf"activation peak memory takes (?P<activations>{_GIB})\s?GiB; the rest of the memory reserved for KV Cache is "
-        rf"(?P<kv>{_GIB})\s?GiB",
+        PATTERNS["parts_v0"],
         _gib(weights="weights", non_torch="non_torch", activations="activations", kv="available_kv_cache_memory"),
         phase=CAPTURING,
     ),
@@ -119,21 +108,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Available KV cache memory",
-        _PATTERNS["available_kv"],
+        PATTERNS["available_kv"],
         _gib(pool="available_kv_cache_memory"),
         phase=CAPTURING,
         again=SMALLEST,
     ),
     Row(
         "Free memory on device",
-        rf"Free memory on device \((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup\. Desired GPU memory utilization "
-        rf"is \((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)\. Actual usage is "
-        rf"(?:(?P<weights>{_GIB}) GiB for weight, (?P<activations>{_GIB}) GiB for peak activation, "
-        rf"(?P<non_torch>{_GIB}) GiB for non-torch memory, "
-        rf"|(?P<consumed>{_GIB}) GiB for consumed memory \(weights \+ non-torch\), "
-        rf"(?P<working>{_GIB}) GiB for peak activation, )"  # 0.27 on, with the estimate of the graphs
-        rf"and (?P<graphs>{_GIB}) GiB for CUDAGraph memory\."
-        rf"(?:.{{0,400}}?Current kv cache memory in use is (?P<kv>{_GIB}) GiB)?",
+        PATTERNS["usage"],
         _gib(
             free="free_at_start",
             total="total",
@@ -157,26 +139,26 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "memory for KV Cache as specified",
-        rf"Initial free memory (?P<free>{_GIB}) GiB, reserved (?P<kv>{_GIB})\s?GiB",
+        PATTERNS["fixed_pool"],
         _gib(free="free_at_start", kv="available_kv_cache_memory"),
         phase=CAPTURING,
     ),
     # -- the cache
     Row(
         "KV cache size: ",
-        _PATTERNS["kv_cache_size"],
+        PATTERNS["kv_cache_size"],
         {"tokens": ("kv_cache_size_tokens", COUNT)},
         phase=CAPTURING,
         again=SMALLEST,
     ),
     Row(
         "Maximum concurrency for",
-        _PATTERNS["max_concurrency"],
+        PATTERNS["max_concurrency"],
         {"length": ("max_model_len", COUNT), "concurrency": ("max_concurrency", FLAG)},
         phase=CAPTURING,
         again=SMALLEST,
     ),
-    Row(" blocks: ", _PATTERNS["gpu_blocks"], {"blocks": ("num_gpu_blocks", COUNT)}, phase=CAPTURING),
+    Row(" blocks: ", PATTERNS["gpu_blocks"], {"blocks": ("num_gpu_blocks", COUNT)}, phase=CAPTURING),
     Row(
         "num_gpu_blocks_override=",
         r"Overriding num_gpu_blocks=[0-9]{1,15} with num_gpu_blocks_override=(?P<blocks>[0-9]{1,15})",
@@ -189,19 +171,19 @@ ROWS: tuple[Row, ...] = (
         {"fits": ("max_model_len", COUNT)},
         phase=CAPTURING,
     ),
-    Row("Setting attention block size to", _PATTERNS["hybrid_block"], {"tokens": ("block_size", COUNT)}),
+    Row("Setting attention block size to", PATTERNS["hybrid_block"], {"tokens": ("block_size", COUNT)}),
     # -- CUDA graphs
-    Row("Graph capturing finished", _PATTERNS["graphs"], _gib(gib="cuda_graphs"), phase=CAPTURING),
+    Row("Graph capturing finished", PATTERNS["graphs"], _gib(gib="cuda_graphs"), phase=CAPTURING),
     Row(
         "CUDA graph pool memory",
-        _PATTERNS["graph_pool"],
+        PATTERNS["graph_pool"],
         _gib(actual="cuda_graphs", estimated="cuda_graphs_estimated"),
         phase=CAPTURING,
     ),
     Row(
         "Estimated CUDA graph memory",
-        rf"Estimated CUDA graph memory: (?P<estimated>{_GIB}) GiB",
-        _gib(estimated="cuda_graphs_estimated"),
+        PATTERNS["graphs_estimate"],
+        _gib(estimated_graphs="cuda_graphs_estimated"),
         phase=CAPTURING,
     ),
     # -- it serves
@@ -235,8 +217,7 @@ ROWS: tuple[Row, ...] = (
     # -- it refuses
     Row(
         "on startup is less than",
-        rf"Free memory on device.{{0,80}}?\((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup is less than .{{0,120}}?"
-        rf"\((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)",
+        PATTERNS["start_free"],
         _gib(free="free_at_start", total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
         refusal="start_free",
         errors={"free": GIB_UNIT, "total": GIB_UNIT, "budget": GIB_UNIT, "fraction": FLAG},
@@ -262,27 +243,25 @@ ROWS: tuple[Row, ...] = (
         refusal="host_memory",
         errors={"free": GIB_UNIT, "total": GIB_UNIT, "needed": GIB_UNIT},
     ),
-    Row("No available memory for the cache", _PATTERNS["no_cache_memory"], refusal="no_cache_memory"),
+    Row("No available memory for the cache", PATTERNS["no_cache_memory"], refusal="no_cache_memory"),
     Row(
         "To serve at least one request",
-        _PATTERNS["cache_too_small"],
+        PATTERNS["cache_too_small"],
         refusal="cache_too_small",
         errors={"length": COUNT, "needed": GIB_UNIT, "available": GIB_UNIT, "fits": COUNT},
     ),
     Row(
         "is larger than the maximum number of tokens",
-        _PATTERNS["cache_too_small_v0"],
+        PATTERNS["cache_too_small_v0"],
         refusal="cache_too_small_v0",
         errors={"length": COUNT, "fits": COUNT},
     ),
     Row("Cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len: not enough", refusal="no_cache_memory"),
     Row(
         "out of memory",
-        rf"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>{_SIZED})"
-        rf"(?:.{{0,200}}?total capacity of (?P<total>{_SIZED}) of which (?P<free>{_SIZED}) is free)?"
-        rf"(?:.{{0,600}}?this process has (?P<own>{_SIZED}) memory in use)?",
+        PATTERNS["out_of_memory"],
         refusal="out_of_memory",
-        errors={"asked": SIZED, "total": SIZED, "free": SIZED, "own": SIZED},
+        errors={"asked": SIZED, "capacity": SIZED, "unused": SIZED, "own": SIZED},
     ),
     Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
 )

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+import zlib
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from kvbudget.present.checked import check_document
 from kvbudget.present.document import as_markdown, as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from typing import BinaryIO
 
@@ -54,7 +56,7 @@ SHORTEST_WATCH_S = 0.2
 
 @click.command("check", cls=TakesLaunch, options_metavar="[OPTIONS]", short_help="A running engine against its plan.")
 @click.argument("model", required=False, metavar="[MODEL|PLAN.json] [-- COMMAND...]")
-@click.option("--log", "logs", metavar="FILE", multiple=True, help="The engine's log, .gz too; - is standard input.")
+@click.option("--log", "logs", metavar="FILE", multiple=True, help="The engine's log, gzip too; - is standard input.")
 @click.option(
     "--metrics", "metrics_at", metavar="URL|FILE", help="The engine's /metrics, or a page of it that was saved."
 )
@@ -244,22 +246,36 @@ def _read_logs(paths: tuple[str, ...]) -> tuple[Observation, ...]:
     reader = Reader()
     for path in paths:
         with _opened(path) as stream:
-            try:
-                reader.read(lines_of(stream), path)
-            except (OSError, EOFError) as error:
-                raise AccessError(f"{path[:200]} cannot be read: {error}.") from None
+            reader.read(_lines(stream, path), path)
     return reader.observations()
+
+
+def _lines(stream: BinaryIO, path: str) -> Iterator[str]:
+    """Yield the lines of a log; of one that breaks off, as a compressed one that is being written, those before."""
+    number = 0
+    try:
+        for number, line in enumerate(lines_of(stream), 1):  # noqa: B007 - it is told in the note
+            yield line
+    except (OSError, EOFError, zlib.error) as error:
+        if not number:
+            raise AccessError(f"{shown(path, 200)} cannot be read: {error}; give --log FILE.") from None
+        note = f"{shown(path, 200)} breaks off after {number:,} lines ({error}); what stands before was read"
+        click.echo(f"kvbudget: note: {note}.", err=True)
+
+
+_GZIP = b"\x1f\x8b"
+"""How a gzip file begins, whatever its name."""
 
 
 def _opened(path: str) -> AbstractContextManager[BinaryIO]:
     if path == "-":
         return nullcontext(sys.stdin.buffer)
     try:
-        if path.lower().endswith(".gz"):
-            return gzip.open(path, "rb")  # type: ignore[return-value] # a binary reader
-        return Path(path).open("rb")
+        with Path(path).open("rb") as file:
+            compressed = file.read(len(_GZIP)) == _GZIP
+        return gzip.open(path, "rb") if compressed else Path(path).open("rb")  # type: ignore[return-value] # binary
     except OSError as error:
-        raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}.") from None
+        raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}; give --log FILE.") from None
 
 
 def _read_metrics(where: str | None) -> Metrics | None:
