@@ -412,6 +412,15 @@ def test_engines_are_kept_apart() -> None:
     ]
 
 
+@pytest.mark.parametrize("mixed", [True, False])
+def test_servers_in_one_terminal_are_said_to_be_mixed(mixed: bool) -> None:
+    """One that is started after another has ended, as in a loop of crashes, is not mixed with it."""
+    lines = start_up((0, 32, 0), FIGURES, ARGS)
+    both = [[line.replace("pid=77", f"pid={pid}") for line in lines] for pid in (100, 200)]
+    seen = read_log(chain.from_iterable(zip(*both, strict=True)) if mixed else chain(*both))
+    assert any("side by side are mixed" in note for note in seen.notes) == mixed
+
+
 def test_ranks_are_kept_apart() -> None:
     lines = [f"(Worker_TP{rank} pid={rank}) Available KV cache memory: {60 - rank}.0 GiB" for rank in range(4)]
     seen = read_log(lines)

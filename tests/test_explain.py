@@ -317,8 +317,8 @@ LINES = {
     ): ("out_of_memory", "Of 79.19 GiB this process holds 19.00 GiB and 99.12 MiB are free; the rest is other"),
     (
         "Free memory on device (78.5/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). "
-        "Actual usage is 34.49 GiB for consumed memory (weights + non-torch), 2.7 GiB for peak activation, and 0.61 "
-        "GiB for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` (1 GiB) to fit into "
+        "Actual usage is 34.49 GiB for consumed memory (weights + non-torch), 2.7 GiB for peak activation, and "
+        "0.61 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` to fit into "
         "requested memory. Current kv cache memory in use is 35.66 GiB."
     ): (
         "usage",

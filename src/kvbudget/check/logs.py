@@ -208,7 +208,9 @@ class _Engine:
         self.preempted: Place | None = None
         self.served_before = False
         self.phase = UNSEEN
-        self.begun: set[tuple[str, str]] = set()
+        self.begun: dict[tuple[str, str], str] = {}
+        self.over: set[tuple[str, str]] = set()
+        self.mixed = False
         self.starts = 1
         self.first_time = self.last_time = ""
 
@@ -219,7 +221,9 @@ class _Engine:
             self.first_time = self.first_time or line.time
             self.last_time = line.time
         if row.starts:
-            self._start(row.starts, line.process)
+            self._start(row.starts, line)
+        elif (line.process, line.pid) in self.over:
+            self.mixed = True
         if row.phase != self.phase and PHASES.index(row.phase) > PHASES.index(self.phase):
             self.phase = row.phase
         groups = match.groupdict("")
@@ -253,18 +257,21 @@ class _Engine:
         if named is not None and named.value and (self.model is None or row.typed):
             self.model = Said(str(named.value), place)
 
-    def _start(self, what: str, process: str) -> None:
+    def _start(self, what: str, line: Line) -> None:
         """Begin anew if the same process has begun before: what came earlier is history.
 
         A server's start is that of all its processes; an engine's is that of its own data-parallel replica.
         """
-        if (what, process) in self.begun:
-            rank = _rank(process)
+        key = (what, line.process)
+        if key in self.begun:
+            rank = _rank(line.process)
             all_of_it = what == "server"
+            if line.pid != self.begun[key] and len(self.over) < MAX_PROCESSES:
+                self.over.add((line.process, self.begun[key]))
             self.terms = {
-                key: seen for key, seen in self.terms.items() if not all_of_it and _rank(seen.place.process) != rank
+                term: seen for term, seen in self.terms.items() if not all_of_it and _rank(seen.place.process) != rank
             }
-            self.begun = {key for key in self.begun if not all_of_it and _rank(key[1]) != rank}
+            self.begun = {begun: pid for begun, pid in self.begun.items() if not all_of_it and _rank(begun[1]) != rank}
             self.phase = LOADING
             self.starts += 1
             if all_of_it:
@@ -273,7 +280,7 @@ class _Engine:
         if self.phase == UNSEEN:
             self.phase = LOADING
         if len(self.begun) < MAX_PROCESSES:
-            self.begun.add((what, process))
+            self.begun[key] = line.pid
 
     def _figure(self, row: Row, term: str, unit: str, text: str, place: Place, pid: str) -> None:
         number, slack = _number(text)
@@ -375,8 +382,14 @@ class _Engine:
             first_time=self.first_time,
             last_time=self.last_time,
             lines=lines,
-            notes=tuple(notes[:MAX_NOTES]),
+            notes=tuple([*([_MIXED] if self.mixed else []), *notes][:MAX_NOTES]),
         )
+
+
+_MIXED = (
+    "The lines of servers that run side by side are mixed, and nothing in front of them tells whose they are; give each "
+    "its own log, or one with the names of the containers (docker compose logs, kubectl logs --prefix)."
+)
 
 
 def _apart(terms: Mapping[_Key, Figure]) -> dict[_Key, Figure]:
