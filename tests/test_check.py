@@ -343,8 +343,8 @@ SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 second
                 "non-default args: {'model': 'm', 'kv_cache_memory_bytes': 1073741824}",
                 "ValueError: To serve at least one request with the model's max seq len (32768), (4.0 GiB KV cache is needed, which is larger than the available KV cache memory (1.0 GiB). Based on the available memory, the estimated maximum model length is 8176.",
             ),
-            "--kv-cache-memory-bytes fixes the pool, so that no fraction helps",
-            "Raise --kv-cache-memory-bytes to 4.00GiB or more, or lower --max-model-len to 8176",
+            "--kv-cache-memory-bytes 1073741824 fixes the pool, so that no fraction helps",
+            "Leave --kv-cache-memory-bytes out or raise it to 4.00GiB or more, or lower --max-model-len to 8176",
         ),
         (
             (
@@ -407,7 +407,7 @@ RETRACTED = "KV cache pool is full. Retract requests. #retracted_reqs: 5, #new_t
     ("line", "flags"),
     [
         (f"[2026-09-01 10:00:00 TP0] {RETRACTED}", ("--max-running-requests", "--mem-fraction-static")),
-        ("srv update_slots: failed to find free space in the KV cache, retrying", ("-np", "a larger -c")),
+        ("srv update_slots: failed to find free space in the KV cache, retrying", ("-np", "a higher -c")),
     ],
 )
 def test_a_full_cache_is_answered_in_the_flags_of_its_engine(line: str, flags: tuple[str, ...]) -> None:
@@ -415,6 +415,13 @@ def test_a_full_cache_is_answered_in_the_flags_of_its_engine(line: str, flags: t
     assert all(name in finding.change for name in flags)
     assert "--max-num-seqs" not in finding.change
     assert "--gpu-memory-utilization" not in finding.change
+
+
+def test_a_fixed_pool_is_not_made_larger_by_a_fraction_while_serving() -> None:
+    found = check(None, recorded("vllm_0.32_preempting.log"), read_metrics(page("after")))
+    change = next(finding.change for finding in found.findings if finding.name == "preemptions")
+    assert "a higher --num-gpu-blocks-override" in change
+    assert "--gpu-memory-utilization" not in change
 
 
 def test_the_fraction_that_would_be_enough() -> None:

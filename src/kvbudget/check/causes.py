@@ -7,7 +7,7 @@ higher, an allocation that fails while serving wants it lower. Each cause says w
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, UNSEEN
 from kvbudget.check.settings import typed
@@ -58,38 +58,61 @@ class _Flags(NamedTuple):
 
     Attributes:
         at_once: How many requests run together.
-        more: What gives the cache more, in words.
-        event: What the count is of.
+        pool: What sizes the cache.
+        others: What else gives it more.
+        events: What the count is of: one, several.
         meaning: What happened, a sentence.
     """
 
     at_once: str
-    more: str
-    event: str
+    pool: str
+    others: str
+    events: tuple[str, str]
     meaning: str
 
 
 _LOST = "the cache was full, running requests lost their part of it, and it was computed again."
 
 _FLAGS: Mapping[str, _Flags] = {
-    "vllm": _Flags("--max-num-seqs", f"a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs", "preemptions", _LOST),
+    "vllm": _Flags(
+        "--max-num-seqs", UTILIZATION, "--kv-cache-dtype fp8, more GPUs", ("preemption", "preemptions"), _LOST
+    ),
     "sglang": _Flags(
         "--max-running-requests",
-        "a higher --mem-fraction-static, --kv-cache-dtype fp8_e4m3, more GPUs",
-        "preemptions (retractions)",
+        "--mem-fraction-static",
+        "--kv-cache-dtype fp8_e4m3, more GPUs",
+        ("retraction", "retractions"),
         _LOST,
     ),
     "llama.cpp": _Flags(
         "-np",
-        "a larger -c, or -ctk q8_0 -ctv q8_0",
-        "times no room in the cache",
+        "-c",
+        "-ctk q8_0 -ctv q8_0",
+        ("shortage of room in the cache", "shortages of room in the cache"),
         "the batch was split and tried again, and where that did not help a request ended.",
     ),
 }
 
+_FIXED_POOL = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
+"""Choices beside which the fraction does not size the pool; the first of them wins."""
+
 
 def _flags(seen: Observation, metrics: Metrics | None) -> _Flags:
-    return _FLAGS.get(seen.engine or (metrics.engine if metrics is not None else ""), _FLAGS["vllm"])
+    found = _FLAGS.get(seen.engine or (metrics.engine if metrics is not None else ""), _FLAGS["vllm"])
+    fixed = _fixed_pool(seen)
+    if fixed is None:
+        return found
+    blocks = fixed[0] == "num_gpu_blocks_override"  # of whatever size
+    return found._replace(pool=flag(fixed[0]), others="" if blocks else found.others)
+
+
+def _fixed_pool(seen: Observation) -> tuple[str, Any] | None:
+    """Return the choice that fixes the pool and its value, None where a fraction sizes it."""
+    for name in _FIXED_POOL:
+        said = seen.setting(name)
+        if said is not None and said.value:
+            return name, said.value
+    return None
 
 
 class Finding(NamedTuple):
@@ -166,7 +189,7 @@ def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]
     often = f", {rate:.2g} per s" if rate else ""
     most = max((row.actual or 0 for row in rows if row.name.startswith("running")), default=0)
     flags = _flags(seen, metrics)
-    words = f"{count:,.0f} {flags.event}{of}{often}: {flags.meaning}"
+    words = f"{count:,.0f} {flags.events[count != 1]}{of}{often}: {flags.meaning}"
     change, held = _fewer_at_once(seen, metrics, most)
     if held is not None:
         words += f" {held}"
@@ -210,7 +233,7 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> t
         most: How many ran at once, 0 where nobody saw it.
     """
     flags = _flags(seen, metrics)
-    more = f"or give the cache more: {flags.more}"
+    more = f"or give the cache more: {', '.join(filter(None, (f'a higher {flags.pool}', flags.others)))}"
     fewer = f"let fewer run at once (a lower {flags.at_once}), {more}."
     fewer_first = f"{fewer[0].upper()}{fewer[1:]}"
     tokens = seen.smallest("kv_cache_size_tokens")
@@ -360,21 +383,17 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     if needed - available < PRINTED and fits:  # both round to the same figure, or to nothing
         words = f"one request may have {length:,.0f} tokens and the cache holds one of {fits:,.0f}"
     shorter = f"lower --max-model-len to {fits:.0f}" if fits else "lower --max-model-len"
-    blocks = seen.setting("num_gpu_blocks_override")
-    if blocks is not None and blocks.value:
-        name = flag("num_gpu_blocks_override")
-        enough = f" to {ceil(blocks.value * length / fits)} or more" if fits and isinstance(blocks.value, int) else ""
+    fixed = _fixed_pool(seen)
+    if fixed is not None:
+        name, value = flag(fixed[0]), fixed[1]
+        enough = ""
+        if fixed[0] == "kv_cache_memory_bytes":
+            enough = f" to {gib(int(needed))}GiB or more" if needed > available else ""
+        elif fits and isinstance(value, int):
+            enough = f" to {ceil(value * length / fits)} or more"
         return (
-            f"{words}: {name} {blocks.value} fixes the pool, so that no fraction helps.",
+            f"{words}: {name} {value} fixes the pool, so that no fraction helps.",
             f"Leave {name} out or raise it{enough}, or {shorter}.",
-        )
-    given = seen.setting("kv_cache_memory_bytes")
-    if given is not None and given.value:
-        name = flag("kv_cache_memory_bytes")
-        enough = f" to {gib(int(needed))}GiB or more" if needed > available else ""
-        return (
-            f"{words}: {name} fixes the pool, so that no fraction helps.",
-            f"Raise {name}{enough}, or {shorter}.",
         )
     total = seen.smallest("total")
     raised = ""

@@ -387,8 +387,8 @@ class _Engine:
 
 
 _MIXED = (
-    "The lines of servers that run side by side are mixed, and nothing in front of them tells whose they are; give each "
-    "its own log, or one with the names of the containers (docker compose logs, kubectl logs --prefix)."
+    "The lines of servers that run side by side are mixed, and nothing in front of them tells whose they are; give "
+    "each its own log, or one with the names of the containers (docker compose logs, kubectl logs --prefix)."
 )
 
 
