@@ -199,6 +199,26 @@ def test_preemption_lines(line: str, count: int) -> None:
     assert read_log([prefix((0, 6, 6)) + line]).preemptions == count
 
 
+def test_a_preemption_whose_line_is_cut_is_one() -> None:
+    line = "WARNING 06-10 12:00:01 scheduler.py:1057] Sequence group 7 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space. This can"
+    assert read_log([line, line]).preemptions == 1  # the same one, for all that is known
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: out of memory",
+        "torch.distributed.DistBackendError: NCCL error: Last error: Cuda failure 2 'out of memory'",
+        # torch up to 2.1 spelled it so
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 39.06 MiB is free.",
+    ],
+)
+def test_other_words_for_out_of_memory(line: str) -> None:
+    (refusal,) = read_log([line]).refusals
+    assert refusal.name == "out_of_memory"
+    assert ("capacity" in refusal.figures) == ("capacty" in line)
+
+
 def test_cumulative_counts_are_not_added_up() -> None:
     line = "Sequence group {0} is preempted by X mode because there is not enough KV cache space. total_num_cumulative_preemption={0}"
     assert read_log([line.format(count) for count in (1, 51, 101)]).preemptions == 101

@@ -312,6 +312,7 @@ class _Engine:
             if size is not None:
                 figures[name] = size
         times = before.times + 1 if before is not None else 1
+        figures = figures or (dict(before.figures) if before is not None else {})
         self.refusals[key] = Refusal(row.refusal, text, figures, self.phase, place, times)
 
     def _count(self, row: Row, groups: Mapping[str, str], process: str) -> None:
@@ -334,10 +335,7 @@ class _Engine:
 
     def _preempt(self, row: Row, groups: Mapping[str, str], place: Place) -> None:
         number, _ = _number(groups.get("preemptions", ""))
-        if number is None:
-            if row.cumulative:  # the line counts them only now and then
-                return
-            number = 1
+        number = 1 if number is None else number  # at least one, where the line does not count them or is cut
         self._forget_load()
         before = self.preemptions.get(place.process, 0)
         if place.process in self.preemptions or len(self.preemptions) < MAX_PROCESSES:

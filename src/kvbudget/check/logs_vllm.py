@@ -263,5 +263,6 @@ ROWS: tuple[Row, ...] = (
         refusal="out_of_memory",
         errors={"asked": SIZED, "capacity": SIZED, "unused": SIZED, "own": SIZED},
     ),
+    Row("out of memory", r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'", refusal="out_of_memory"),
     Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
 )

@@ -254,7 +254,7 @@ _VLLM = (
         "out_of_memory",
         "Error: out of memory",
         rf"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>{_SIZED})"
-        rf"(?:.{{0,200}}?total capacity of (?P<capacity>{_SIZED}) of which (?P<unused>{_SIZED}) is free)?"
+        rf"(?:.{{0,200}}?total capaci?ty of (?P<capacity>{_SIZED}) of which (?P<unused>{_SIZED}) is free)?"
         rf"(?:.{{0,600}}?this process has (?P<own>{_SIZED}) memory in use)?",
         "all; torch's own message",
         "torch",
