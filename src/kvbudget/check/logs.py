@@ -8,7 +8,6 @@ taken off, engines and processes kept apart, and a start that comes after anothe
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,10 +41,6 @@ _TEXT = 600
 """Characters of an error that are kept."""
 
 _RANK = re.compile(r"DP_?(\d+)|^EngineCore_(\d+)$")
-
-
-_STATISTICS = ("running", "waiting", "kv_usage", "prompt", "generation")
-"""Groups of a line of statistics whose spread over time is kept."""
 
 
 def read_log(lines: Iterable[str], file: str = "log") -> Observation:
@@ -103,8 +98,9 @@ def _holds(marks: tuple[str, ...], text: str) -> bool:
 
 
 class _Compiled(NamedTuple):
-    """The engine, a row of it, and its pattern."""
+    """A row's literal, the engine, the row, and its pattern."""
 
+    needle: str
     engine: str
     row: Row
     pattern: re.Pattern[str]
@@ -114,11 +110,15 @@ class Reader:
     """Reads one or several files into the observations of the engines in them."""
 
     def __init__(self) -> None:
-        rows = [_Compiled(module.ENGINE, row, re.compile(row.pattern)) for module in ENGINES for row in module.ROWS]
+        rows = [
+            _Compiled(row.needle, module.ENGINE, row, re.compile(row.pattern))
+            for module in ENGINES
+            for row in module.ROWS
+        ]
         self._rows = [item for item in rows if not item.row.stats]
-        self._needles = tuple({item.row.needle for item in self._rows})
+        self._needles = tuple({item.needle for item in self._rows})
         self._load_rows = [item for item in rows if item.row.stats or item.row.preempts]
-        self._load_needles = tuple({item.row.needle for item in rows if item.row.stats})
+        self._load_needles = tuple({item.needle for item in rows if item.row.stats})
         self._seen: dict[str, _Engine] = {}
         self._left_out = 0
         self._lines = 0
@@ -144,7 +144,7 @@ class Reader:
             begins = begins or next((raw for raw in batch if raw.strip()), "")
             block = plain("\n".join([raw for _, raw, load in spoken if not load]))
             there = {needle for needle in self._needles if needle in block} if block else ()
-            wanted = [item for item in self._rows if item.row.needle in there] if there else ()
+            wanted = [item for item in self._rows if item.needle in there] if there else ()
             for at, raw, load in spoken:
                 if load and self._take(self._load_rows, raw, file, at):
                     known = True
@@ -156,12 +156,13 @@ class Reader:
 
     def _take(self, wanted: Iterable[_Compiled], raw: str, file: str, at: int) -> bool:
         """Take in a line if one of the wanted rows means it; return whether one does."""
-        line, known = None, False
+        line = None
+        known = False
         words = plain(raw)
-        for name, row, pattern in wanted:
-            if row.needle not in words:
+        for needle, name, row, pattern in wanted:
+            if needle not in words:
                 continue
-            line = line or stripped(raw)
+            line = line or stripped(words)
             match = pattern.search(line.text) or pattern.search(words)  # what was taken off may have been the words
             if match is None:
                 continue
@@ -204,6 +205,7 @@ class _Engine:
         self.terms: dict[_Key, Figure] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.load = Load()
+        self.samples: list[Mapping[str, str]] = []
         self.preemptions: dict[str, int] = {}
         self.preempted: Place | None = None
         self.served_before = False
@@ -316,22 +318,30 @@ class _Engine:
         self.refusals[key] = Refusal(row.refusal, text, figures, self.phase, place, times)
 
     def _count(self, row: Row, groups: Mapping[str, str], process: str) -> None:
-        """Add one line of statistics."""
+        """Take in a line of statistics; several are counted together, which is much faster than one by one."""
         self._forget_load()
-        load = self.load
-        spreads = (load.running, load.waiting, load.kv_usage, load.prompt_throughput, load.generation_throughput)
-        for name, spread in zip(_STATISTICS, spreads, strict=True):
-            number, _ = _number(groups.get(name, ""))
-            if number is not None:
-                spread.add(number)
-        share, _ = _number(groups.get("kv_share", ""))
-        if share is not None:
-            load.kv_usage.add(round(100 * share, 1))
-        hits, _ = _number(groups.get("hits", ""))
-        if hits is not None:
-            load.prefix_hit_rate = hits
+        self.samples.append(groups)
+        if len(self.samples) >= BATCH:
+            self._count_samples()
         if row.tells_preemptions and not self.preemptions:
             self.preemptions[process] = 0
+
+    def _count_samples(self) -> None:
+        """Count the lines of statistics that wait."""
+        load = self.load
+        for name, spread in (
+            ("running", load.running),
+            ("waiting", load.waiting),
+            ("kv_usage", load.kv_usage),
+            ("prompt", load.prompt_throughput),
+            ("generation", load.generation_throughput),
+        ):
+            spread.extend(_numbers([groups.get(name, "") for groups in self.samples]))
+        shares = _numbers([groups.get("kv_share", "") for groups in self.samples])
+        load.kv_usage.extend([round(100 * share, 1) for share in shares])
+        rates = _numbers([groups.get("hits", "") for groups in self.samples])
+        load.prefix_hit_rate = rates[-1] if rates else load.prefix_hit_rate
+        self.samples.clear()
 
     def _preempt(self, row: Row, groups: Mapping[str, str], place: Place) -> None:
         number, _ = _number(groups.get("preemptions", ""))
@@ -346,6 +356,7 @@ class _Engine:
         """Leave the load of an earlier start behind as soon as a newer one serves."""
         if self.served_before:
             self.load, self.preemptions, self.preempted = Load(), {}, None
+            self.samples.clear()
             self.served_before = False
 
     def _preempted(self) -> int | None:
@@ -360,6 +371,7 @@ class _Engine:
 
     def observation(self, lines: int, notes: list[str]) -> Observation:
         """Return what was seen."""
+        self._count_samples()
         terms: dict[str, list[Figure]] = {}
         for (term, _, _), figure in _apart(self.terms).items():
             terms.setdefault(term, []).append(figure)
@@ -415,7 +427,6 @@ _DECIMALS = 2
 """Engines drop trailing zeros, so that two decimals are the least that were printed."""
 
 
-@lru_cache(maxsize=1 << 12)  # statistics say the same figures again and again
 def _number(text: str) -> tuple[float | None, float]:
     """Return (a figure, half of its last decimal)."""
     if len(text) > _DIGITS:
@@ -427,6 +438,14 @@ def _number(text: str) -> tuple[float | None, float]:
     except ValueError:
         return None, 0.0
     return number, 0.5 * 10.0 ** -max(_DECIMALS, len(decimals))
+
+
+def _numbers(texts: list[str]) -> list[float]:
+    """Return the figures among texts; what a group of digits matched is one, but for accidents of the line."""
+    try:
+        return [float(text) for text in texts if text]
+    except ValueError:
+        return [number for text in texts if (number := _number(text)[0]) is not None]
 
 
 def _size(text: str, unit: str) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
 UNSEEN, LOADING, PROFILING, CAPTURING, SERVING = "", "loading", "profiling", "capturing", "serving"
 """How far an engine had come: its start is not in the log, weights, profile run, CUDA graphs, requests."""
@@ -77,63 +77,43 @@ class Refusal(NamedTuple):
 SIGNIFICANT = 1000
 """Values are kept to three digits, so that a spread of any length takes little memory."""
 
-_TOGETHER = 1024
-"""Values that wait to be counted together, which is much faster than one by one."""
+
+def _three_digits(value: float) -> float:
+    return value if value < SIGNIFICANT else float(f"{value:.3g}")
 
 
 class Spread:
     """Values seen over time in bounded memory: how many, their mean, their largest, any quantile to three digits."""
 
-    __slots__ = ("_bins", "_count", "_largest", "_new", "_total", "last")
+    __slots__ = ("_bins", "_total", "count", "largest", "last")
 
-    def __init__(self, values: Iterable[float] = ()) -> None:
+    def __init__(self, values: Sequence[float] = ()) -> None:
         self._bins: Counter[float] = Counter()
-        self._new: list[float] = []
         self._total = 0.0
-        self._count = 0
-        self._largest = 0.0
+        self.count = 0
+        self.largest = 0.0
         self.last = 0.0
-        for value in values:
-            self.add(value)
+        self.extend(values)
 
-    def add(self, value: float) -> None:
-        """Add a value that is not negative."""
-        self.last = value
-        self._new.append(value)
-        if len(self._new) >= _TOGETHER:
-            self._take_in()
-
-    def _take_in(self) -> None:
-        """Count the values that wait."""
-        new = self._new
-        if new:
-            self._bins.update(value if value < SIGNIFICANT else float(f"{value:.3g}") for value in new)
-            self._total += sum(new)
-            self._count += len(new)
-            self._largest = max(self._largest, *new)
-            new.clear()
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self._count + len(self._new)
-
-    @property
-    def largest(self) -> float:
-        """The largest, 0 if there is nothing."""
-        self._take_in()
-        return self._largest
+    def extend(self, values: Sequence[float]) -> None:
+        """Add values, none of them negative, in the order in which they were seen."""
+        if not values:
+            return
+        largest = max(values)
+        self._bins.update(values if largest < SIGNIFICANT else map(_three_digits, values))
+        self._total += sum(values)
+        self.count += len(values)
+        self.largest = max(self.largest, largest)
+        self.last = values[-1]
 
     @property
     def mean(self) -> float:
         """The mean, 0 if there is nothing."""
-        self._take_in()
-        return self._total / self._count if self._count else 0.0
+        return self._total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
         """Return the smallest value that at least `share` of them do not exceed, 0 if there is nothing."""
-        self._take_in()
-        left = share * self._count
+        left = share * self.count
         for value in sorted(self._bins):
             left -= self._bins[value]
             if left <= 0:
