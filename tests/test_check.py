@@ -434,6 +434,23 @@ def test_the_fraction_that_would_be_enough() -> None:
     assert "Raise --gpu-memory-utilization to 0.94 or more" in refused(*lines).findings[0].change
 
 
+@pytest.mark.parametrize(
+    ("available", "turn"),
+    [(15.8, "Raise --gpu-memory-utilization to 0.96 or more"), (4.3, "is not enough (it would have to be 1.1)")],
+)
+def test_the_card_of_the_plan_tells_what_fraction_would_be_enough(available: float, turn: str) -> None:
+    """A start that is refused prints neither the card's memory nor its fraction; the plan and the flags have them."""
+    lines = start_up((0, 19, 0), {"weights": 14.99, "available": available, "needed": 16.0, "length": 131_072}, ARGS)
+    refused_ones = [finding for finding in check(plan(), read_log(lines)).findings if "refused" in finding.name]
+    assert [turn in finding.change for finding in refused_ones] == [True]
+
+
+def test_weights_that_fill_the_card_are_not_helped_by_a_fraction() -> None:
+    lines = start_up((0, 19, 0), {"weights": 78.9, "available": -3.0, "needed": 16.0, "length": 8192}, ARGS)
+    (change,) = [finding.change for finding in check(plan(), read_log(lines)).findings if "refused" in finding.name]
+    assert "no fraction helps" in change
+
+
 def test_a_fixed_pool_is_not_helped_by_a_fraction() -> None:
     (finding,) = check(None, recorded("vllm_0.32_refused.log")).findings
     assert "--num-gpu-blocks-override 65 fixes the pool" in finding.cause

@@ -40,6 +40,9 @@ HIGH_HITS = 0.3
 OTHER_PROCESS = GIB // 2
 """Bytes beyond what a CUDA context takes from which another process is likely."""
 
+HIGHEST_FRACTION = 0.98
+"""Above it nothing is left for the CUDA context."""
+
 OWN_CONTEXT = GIB
 """Bytes of a card that the context of the one process on it, with NCCL's buffers, may take."""
 
@@ -165,7 +168,7 @@ def _all(
     yield from _preemptions(seen, metrics, rows)
     yield from _full(seen, metrics)
     for refusal in seen.refusals:
-        yield _refused(refusal, seen)
+        yield _refused(refusal, seen, plan)
     yield from _settings(plan, differing)
     yield from _traffic(plan, rows)
     yield from _other_process(plan, seen)
@@ -307,9 +310,9 @@ def _prefix_cache(seen: Observation, metrics: Metrics | None) -> Iterator[Findin
 # -- refusals
 
 
-def _refused(refusal: Refusal, seen: Observation) -> Finding:
+def _refused(refusal: Refusal, seen: Observation, plan: Plan | None) -> Finding:
     """Return what an error about memory means, with the direction to turn the flag."""
-    words, change = _meaning(refusal, seen)
+    words, change = _meaning(refusal, seen, plan)
     often = f" ({refusal.times:,} times)" if refusal.times > 1 else ""
     over = seen.phase == SERVING and refusal.phase != SERVING
     if over:
@@ -332,7 +335,7 @@ def _when(refusal: Refusal) -> str:
     return "A start-up failure"
 
 
-def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
+def _meaning(refusal: Refusal, seen: Observation, plan: Plan | None) -> tuple[str, str]:
     """Return (what it means, what to do)."""
     f = refusal.figures
     if refusal.name == "start_free":
@@ -347,7 +350,7 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
             return f"{words}a CUDA context takes {gib(int(held))}.", f"L{lower}"
         return f"{words}another process holds {gib(int(held))}.", f"End the other process, or l{lower}"
     if refusal.name == "cache_too_small":
-        return _too_small(f, seen)
+        return _too_small(f, seen, plan)
     if refusal.name == "cache_too_small_v0":
         return (
             f"one request may have {f.get('length', 0):,.0f} tokens and the cache holds {f.get('fits', 0):,.0f}.",
@@ -356,6 +359,12 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
     if refusal.name == "no_cache_memory":
         if seen.engine == "sglang":
             return "nothing is left for the cache.", "Raise --mem-fraction-static."
+        weights, total = seen.largest("weights"), _card_bytes(seen, plan)
+        if weights is not None and total and weights.value > HIGHEST_FRACTION * total:
+            return (
+                "the weights fill the card; not one block of the cache fits.",
+                "Use more GPUs (-tp) or smaller weights; no fraction helps.",
+            )
         return (
             "weights, activations and graphs alone exceed the budget; not one block of the cache fits.",
             f"Raise {UTILIZATION}, lower --max-num-batched-tokens, use more GPUs or smaller weights.",
@@ -374,7 +383,7 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
     return _out_of_memory(refusal, seen.engine)
 
 
-def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, str]:
+def _too_small(figures: Mapping[str, float], seen: Observation, plan: Plan | None) -> tuple[str, str]:
     length, fits = figures.get("length", 0), figures.get("fits", 0)
     needed, available = figures.get("needed", 0), figures.get("available", 0)
     words = (
@@ -395,17 +404,43 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
             f"{words}: {name} {value} fixes the pool, so that no fraction helps.",
             f"Leave {name} out or raise it{enough}, or {shorter}.",
         )
-    total = seen.smallest("total")
-    raised = ""
-    fraction = seen.largest("gpu_memory_utilization")
-    if total is not None and fraction is not None and total.value > 0 and needed > available:
-        wanted = ceil(100 * (fraction.value + (needed - available) / total.value)) / 100
-        raised = f" to {wanted:g} or more" if wanted <= 0.98 else ""  # noqa: PLR2004 - the context needs the rest
-    change = (
-        f"Raise {UTILIZATION}{raised} (an allocation that fails while serving would ask for the opposite), {shorter}, "
-        "use --kv-cache-dtype fp8 or more GPUs."
+    total, fraction = _card_bytes(seen, plan), _fraction(seen)
+    wanted = ceil(100 * (fraction + (needed - available) / total)) / 100 if total and fraction else 0.0
+    raise_it = (
+        f"Raise {UTILIZATION}{f' to {wanted:g} or more' if wanted > fraction else ''} (an allocation that fails while "
+        f"serving would ask for the opposite), {shorter}, use --kv-cache-dtype fp8 or more GPUs."
     )
-    return f"{words}, short by {gib(int(needed - available))}.", change
+    if wanted > HIGHEST_FRACTION:  # the context needs the rest
+        raise_it = (
+            f"A higher {UTILIZATION} is not enough (it would have to be {wanted:g}): {shorter}, use --kv-cache-dtype "
+            "fp8 or more GPUs."
+        )
+    return f"{words}, short by {gib(int(needed - available))}.", raise_it
+
+
+def _card_bytes(seen: Observation, plan: Plan | None) -> float:
+    """Return the memory of the card as the engine sees it, 0 where neither the log nor the plan tells."""
+    figure = seen.smallest("total")
+    if figure is not None:
+        return figure.value
+    if plan is None or seen.on_cpu:
+        return 0.0
+    gpu = plan.document["gpu"]
+    return float(gpu["engine_total_bytes"] or gpu["memory_bytes"])
+
+
+def _fraction(seen: Observation) -> float:
+    """Return the fraction that the engine runs with: printed, typed, or its version's own; 0 where none is known."""
+    figure = seen.largest("gpu_memory_utilization")
+    if figure is not None:
+        return figure.value
+    said = seen.flags.get("gpu_memory_utilization")
+    if said is not None and isinstance(said.value, float):
+        return said.value
+    try:
+        return facts.rules(facts.parse_version(str(seen.version.value))).utilization if seen.version else 0.0
+    except InputError:
+        return 0.0
 
 
 def _held_by_others(figures: Mapping[str, float]) -> float:
