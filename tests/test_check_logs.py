@@ -509,9 +509,12 @@ STATS = (
 def test_the_load_is_that_of_the_newest_start_that_served() -> None:
     lines = start_up((0, 32, 0), FIGURES, ARGS)
     calm = STATS.replace("7 reqs", "1 reqs").replace("99.0%", "5.0%")
-    assert read_log([*lines, STATS, *lines]).load.running.largest == 7  # nothing newer is known
+    earlier = read_log([*lines, STATS, *lines])
+    assert earlier.load.running.largest == 7  # nothing newer is known
+    assert earlier.notes == ("The newest start has not served yet: the load is that of the one before.",)
     load = read_log([*lines, STATS, *lines, calm]).load
     assert (load.running.count, load.running.largest, load.kv_usage.largest) == (1, 1, 5.0)
+    assert read_log([*lines, STATS, *lines, calm]).notes == ()
 
 
 def test_a_loop_of_crashes_is_one_failure() -> None:

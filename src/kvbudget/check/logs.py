@@ -18,7 +18,7 @@ from kvbudget.check.rows import COUNT, GIB_UNITS, LARGEST, SAME_SETTING, SIZED, 
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 ENGINES = (logs_vllm, logs_sglang, logs_llamacpp)
 
@@ -369,6 +369,13 @@ class _Engine:
             most[_rank(process)] = max(most.get(_rank(process), 0), count)
         return sum(most.values()) if most else None
 
+    def _odd(self) -> Iterator[str]:
+        """Yield what a reader of the figures should know, a sentence each."""
+        if self.mixed:
+            yield _MIXED
+        if self.served_before and self.load.running.count:
+            yield _EARLIER_LOAD
+
     def observation(self, lines: int, notes: list[str]) -> Observation:
         """Return what was seen."""
         self._count_samples()
@@ -392,9 +399,11 @@ class _Engine:
             first_time=self.first_time,
             last_time=self.last_time,
             lines=lines,
-            notes=tuple([*([_MIXED] if self.mixed else []), *notes][:MAX_NOTES]),
+            notes=tuple([*self._odd(), *notes][:MAX_NOTES]),
         )
 
+
+_EARLIER_LOAD = "The newest start has not served yet: the load is that of the one before."
 
 _MIXED = (
     "The lines of servers that run side by side are mixed, and nothing in front of them tells whose they are; give "
