@@ -333,6 +333,35 @@ def test_llamacpp() -> None:
     assert seen.terms["compute_buffer"][0].value == pytest.approx(258.5 * MIB)
 
 
+def test_llamacpp_with_windows_and_split_files() -> None:
+    """A cache for each kind of layers, and a buffer for each file, on one device: they add up (ggml-org/llama.cpp#14043)."""
+    seen = read_log(
+        [
+            "load_tensors:   CPU_Mapped model buffer size =   281.81 MiB",
+            "load_tensors:   CPU_Mapped model buffer size =   100.00 MiB",
+            "llama_kv_cache_unified_iswa: creating non-SWA KV cache, size = 8192 cells",
+            "llama_kv_cache_unified:      CUDA0 KV buffer size =   512.00 MiB",
+            "llama_kv_cache_unified_iswa: creating     SWA KV cache, size = 1536 cells",
+            "llama_kv_cache_unified:      CUDA0 KV buffer size =    96.00 MiB",
+        ]
+    )
+    assert [figure.value / MIB for figure in seen.terms["kv_cache"]] == [608]
+    assert [figure.value / MIB for figure in seen.terms["weights"]] == [pytest.approx(381.81)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 826.00 MiB on device 0: cudaMalloc failed: out of memory",
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 866123776",
+        "llama_init_from_model: failed to initialize the context: failed to allocate compute pp buffers",
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+    ],
+)
+def test_llamacpp_refuses(line: str) -> None:
+    assert [refusal.name for refusal in read_log(["build: 6500 (abc)", line]).refusals] == ["out_of_memory"]
+
+
 # -- what stands in front of a line
 
 WORDS = "Available KV cache memory: 6.51 GiB"

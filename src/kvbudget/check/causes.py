@@ -91,8 +91,8 @@ _FLAGS: Mapping[str, _Flags] = {
         "-np",
         "-c",
         "-ctk q8_0 -ctv q8_0",
-        ("shortage of room in the cache", "shortages of room in the cache"),
-        "the batch was split and tried again, and where that did not help a request ended.",
+        ("failed search for room in the cache", "failed searches for room in the cache"),
+        "each time the batch was halved and tried again; where not one token had room, a request ended.",
     ),
 }
 

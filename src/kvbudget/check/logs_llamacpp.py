@@ -6,7 +6,7 @@ Source: llama.cpp of 2026-10, and public logs back to 2024 (`llm_load_tensors`, 
 from __future__ import annotations
 
 from kvbudget.check.observation import CAPTURING, PROFILING, SERVING
-from kvbudget.check.rows import COUNT, MIB_UNIT, Row, from_call
+from kvbudget.check.rows import COUNT, MIB_UNIT, SUM, Row, from_call
 from kvbudget.facts.log_lines import PATTERNS
 
 ENGINE = "llama.cpp"
@@ -26,6 +26,7 @@ ROWS: tuple[Row, ...] = (
         _mib("weights"),
         phase=PROFILING,
         per_device=True,
+        again=SUM,
     ),
     Row(
         "KV buffer size =",
@@ -33,6 +34,7 @@ ROWS: tuple[Row, ...] = (
         _mib("kv_cache"),
         phase=CAPTURING,
         per_device=True,
+        again=SUM,
     ),
     Row(
         "RS buffer size =",
@@ -40,6 +42,7 @@ ROWS: tuple[Row, ...] = (
         _mib("state"),
         phase=CAPTURING,
         per_device=True,
+        again=SUM,
     ),
     Row(
         "compute buffer size =",
@@ -98,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     Row("unable to allocate", r"unable to allocate \S{1,60} buffer", refusal="out_of_memory"),
     Row(
         "failed to allocate",
-        r"failed to allocate (?:compute buffers|compute pp buffers|buffer)",
+        r"failed to allocate (?:\S{1,40} ){0,2}buffers?\b",
         refusal="out_of_memory",
     ),
 )
