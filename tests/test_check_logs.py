@@ -546,6 +546,24 @@ def test_the_load_is_that_of_the_newest_start_that_served() -> None:
     assert read_log([*lines, STATS, *lines, calm]).notes == ()
 
 
+@pytest.mark.parametrize("lost", [0, 1, 5, 8])
+def test_a_start_after_one_whose_beginning_was_cut_off(lost: int) -> None:
+    """What is rotated away takes the first start line with it; the next is another start all the same."""
+    lines = start_up((0, 32, 0), FIGURES, ARGS)
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    seen = read_log([*lines[lost:], STATS, *lines[:3], error])
+    (refusal,) = seen.refusals
+    assert (seen.starts, seen.phase, refusal.phase, seen.terms) == (2, LOADING, LOADING, {})
+
+
+def test_replicas_that_start_one_after_another_are_one_start() -> None:
+    """One may be further than another when the latter begins."""
+    front = "(EngineCore_DP{0} pid={0}) INFO 06-10 12:00:01 [a.py:1] "
+    start = "Initializing a V1 LLM engine (v0.32.0) with config: model='m'"
+    seen = read_log([f"{front.format(rank)}{line}" for rank in range(3) for line in (start, WORDS)])
+    assert (seen.starts, len(seen.terms["available_kv_cache_memory"])) == (1, 3)
+
+
 def test_a_loop_of_crashes_is_one_failure() -> None:
     lines = [start_up((0, 32, 0), {**FIGURES, "available": 0.5 + n / 100, "needed": 1.0}, ARGS) for n in range(20)]
     seen = read_log(chain.from_iterable(lines))

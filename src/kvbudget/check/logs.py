@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.check import logs_llamacpp, logs_sglang, logs_vllm
 from kvbudget.check.lines import Line, cut, plain, stripped
-from kvbudget.check.observation import LOADING, PHASES, UNSEEN, Figure, Load, Observation, Place, Refusal, Said
+from kvbudget.check.observation import LOADING, PHASES, SERVING, UNSEEN, Figure, Load, Observation, Place, Refusal, Said
 from kvbudget.check.rows import COUNT, GIB_UNITS, LARGEST, SAME_SETTING, SIZED, SMALLEST, SUM, Row
 from kvbudget.headers.source import shown
 
@@ -262,13 +262,15 @@ class _Engine:
     def _start(self, what: str, line: Line) -> None:
         """Begin anew if the same process has begun before: what came earlier is history.
 
-        A server's start is that of all its processes; an engine's is that of its own data-parallel replica.
+        A server's start is that of all its processes; an engine's is that of its own data-parallel replica. Where the
+        log's beginning was cut off, a server that had come further than loading has begun before, too.
         """
         key = (what, line.process)
-        if key in self.begun:
-            rank = _rank(line.process)
-            all_of_it = what == "server"
-            if line.pid != self.begun[key] and len(self.over) < MAX_PROCESSES:
+        rank = _rank(line.process)
+        all_of_it = what == "server"
+        further = self.phase == SERVING or (self.phase not in (UNSEEN, LOADING) and (all_of_it or not rank))
+        if key in self.begun or further:
+            if line.pid != self.begun.get(key, line.pid) and len(self.over) < MAX_PROCESSES:
                 self.over.add((line.process, self.begun[key]))
             self.terms = {
                 term: seen for term, seen in self.terms.items() if not all_of_it and _rank(seen.place.process) != rank
