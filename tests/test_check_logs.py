@@ -461,6 +461,16 @@ def test_engines_are_kept_apart() -> None:
     ]
 
 
+def test_another_service_beside_the_engine_is_no_engine() -> None:
+    """Torch and uvicorn are not vLLM's alone; where nothing else is known of the only one, its error counts."""
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    others = [f"speech-1  | {error}", "ui-1  | INFO:     Application startup complete."]
+    (seen,) = read_logs([f"vllm-1  | {WORDS}", *others])
+    assert (seen.instance, seen.refusals) == ("vllm-1", ())
+    (alone,) = read_logs(others[:1])
+    assert [refusal.name for refusal in alone.refusals] == ["out_of_memory"]
+
+
 @pytest.mark.parametrize("mixed", [True, False])
 def test_servers_in_one_terminal_are_said_to_be_mixed(mixed: bool) -> None:
     """One that is started after another has ended, as in a loop of crashes, is not mixed with it."""

@@ -179,7 +179,8 @@ class Reader:
             notes.append(
                 f"{self._left_out:,} known lines of containers beyond the first {MAX_INSTANCES} were left out."
             )
-        found = [engine.observation(self._lines, notes) for engine in self._seen.values()]
+        engines = [engine for engine in self._seen.values() if any(engine.votes.values())]
+        found = [engine.observation(self._lines, notes) for engine in engines or self._seen.values()]
         return tuple(found) or (Observation(engine="", lines=self._lines, notes=tuple(notes[:MAX_NOTES])),)
 
     def _engine(self, instance: str) -> _Engine | None:
@@ -218,7 +219,7 @@ class _Engine:
 
     def take(self, engine: str, row: Row, match: re.Match[str], line: Line, place: Place) -> None:
         """Take in what a line says."""
-        self.votes[engine] = self.votes.get(engine, 0) + 1
+        self.votes[engine] = self.votes.get(engine, 0) + (0 if row.anyones else 1)
         if line.time:
             self.first_time = self.first_time or line.time
             self.last_time = line.time

@@ -188,7 +188,7 @@ ROWS: tuple[Row, ...] = (
     ),
     # -- it serves
     Row("init engine (profile", r"init engine \(profile, create kv cache", phase=SERVING),
-    Row("Application startup complete", r"Application startup complete", phase=SERVING),
+    Row("Application startup complete", r"Application startup complete", phase=SERVING, anyones=True),
     Row("Starting vLLM ", r"Starting vLLM (?:API )?server", phase=SERVING),
     Row(
         "Swapped: ",
@@ -262,7 +262,13 @@ ROWS: tuple[Row, ...] = (
         PATTERNS["out_of_memory"],
         refusal="out_of_memory",
         errors={"asked": SIZED, "capacity": SIZED, "unused": SIZED, "own": SIZED},
+        anyones=True,
     ),
-    Row("out of memory", r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'", refusal="out_of_memory"),
+    Row(
+        "out of memory",
+        r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'",
+        refusal="out_of_memory",
+        anyones=True,
+    ),
     Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
 )

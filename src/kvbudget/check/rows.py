@@ -45,6 +45,7 @@ class Row(NamedTuple):
         preempts: The line says that requests lost their cache; the group "preemptions" counts them, else it is one.
         cumulative: The count is that of all so far.
         per_device: The group "device" says whose figures they are.
+        anyones: Other programs print this too, so that it does not make their container an engine.
     """
 
     needle: str
@@ -62,6 +63,7 @@ class Row(NamedTuple):
     preempts: bool = False
     cumulative: bool = False
     per_device: bool = False
+    anyones: bool = False
 
 
 SAME_SETTING: Mapping[str, str] = MappingProxyType(
