@@ -151,6 +151,14 @@ def test_the_term_that_differs_is_named(figures: dict[str, Any], name: str) -> N
     assert name in names(found)
 
 
+def test_the_sum_of_weights_and_non_torch_is_named_where_its_parts_are_not_printed() -> None:
+    found = check(plan(engine_version="0.28.0"), log((0, 28, 0), non_torch=4.0, activations=1.5))
+    (finding,) = [finding for finding in found.findings if finding.drift]
+    assert finding.name == "weights_non_torch"
+    only = check(plan(engine_version="0.28.0"), log((0, 28, 0), weights=29.98, activations=1.5))
+    assert [finding.name for finding in only.findings] == ["weights"]
+
+
 def test_twice_the_weights_are_another_precision() -> None:
     (finding,) = check(plan(), log(weights=29.98)).findings
     assert "another precision" in finding.cause
@@ -183,7 +191,14 @@ def test_a_cache_of_another_type() -> None:
 
 
 def test_every_drift_has_a_cause() -> None:
-    for figures in ({"weights": 20.0}, {"available": 40.0}, {"tokens": 1000}, {"graphs": 9.0}, {"total": 60.0}):
+    for figures in (
+        {"concurrency": 30.0},
+        {"weights": 20.0},
+        {"available": 40.0},
+        {"tokens": 1000},
+        {"graphs": 9.0},
+        {"total": 60.0},
+    ):
         for version in ((0, 9, 2), (0, 13, 0), (0, 19, 0), (0, 28, 0)):
             found = check(plan(), log(version, **figures))
             assert found.verdict == DRIFT
@@ -303,6 +318,56 @@ SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 second
         (("Available KV cache memory: 6.51 GiB", OUT_OF_MEMORY), "while starting", "Lower --gpu-memory-utilization"),
         (
             (
+                f"{OUT_OF_MEMORY} GPU 0 has a total capacity of 79.19 GiB of which 99.12 MiB is free. Process 7 has 60.00 GiB memory in use. Including non-PyTorch memory, this process has 19.00 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by PyTorch",
+            ),
+            "60.09 GiB of the card belong to other processes",
+            "end them",
+        ),
+        (
+            (
+                f"{OUT_OF_MEMORY} GPU 0 has a total capacity of 79.19 GiB of which 99.12 MiB is free. Including non-PyTorch memory, this process has 79.00 GiB memory in use.",
+            ),
+            "while loading",
+            "Use more GPUs",
+        ),
+        (
+            (
+                "ValueError: Free memory on device cuda:0 (78.6/79.19 GiB) on startup is less than desired GPU memory utilization (0.995, 78.79 GiB).",
+            ),
+            "a CUDA context takes 0.59",
+            "Lower --gpu-memory-utilization to 0.99",
+        ),
+        (  # v1/worker/utils.py of 0.33: the direction is the other one
+            (
+                "ValueError: Externally held weights on device cuda:0 (60.0/79.19 GiB) exceed the desired GPU memory utilization (0.5, 39.6 GiB). Increase GPU memory utilization or reduce",
+            ),
+            "not one block",
+            "Raise --gpu-memory-utilization",
+        ),
+        (  # v1/worker/cpu_worker.py of 0.33
+            (
+                "ValueError: The worker already uses 3.1 GiB (model weights and runtime), more than the 2.5 GiB of CPU memory reserved for it on node 0, leaving none for the KV cache. On the CPU backend, the",
+            ),
+            "not one block",
+            "Raise --gpu-memory-utilization",
+        ),
+        (
+            (
+                "ValueError: Available memory on node 0 (3.0/23.54 GiB) on kv cache allocation is less than requested memory for kv (4.0 GiB). Decrease --kv-cache-memory-bytes",
+            ),
+            "the cache needs 4.00 GiB of the host's memory and 3.00 are free",
+            "Lower --kv-cache-memory-bytes",
+        ),
+        (
+            (
+                "non-default args: {'model': 'm', 'kv_cache_memory_bytes': 1073741824}",
+                "ValueError: To serve at least one request with the model's max seq len (32768), (4.0 GiB KV cache is needed, which is larger than the available KV cache memory (1.0 GiB). Based on the available memory, the estimated maximum model length is 8176.",
+            ),
+            "--kv-cache-memory-bytes 1073741824 fixes the pool, so that no fraction helps",
+            "Leave --kv-cache-memory-bytes out or raise it to 4.00GiB or more, or lower --max-model-len to 8176",
+        ),
+        (
+            (
                 "ValueError: The model's max seq len (29000) is larger than the maximum number of tokens that can be stored in KV cache (23648).",
             ),
             "the cache holds 23,648",
@@ -346,6 +411,39 @@ def test_other_engines_have_other_flags(lines: tuple[str, ...], turn: str) -> No
     assert turn in check(None, read_log(lines)).findings[0].change
 
 
+def test_an_end_of_a_log_does_not_tell_loading_from_serving() -> None:
+    """The two ask for opposite turns, and a log that was cut has the start of neither."""
+    found = check(None, read_log([OUT_OF_MEMORY]))
+    (finding,) = found.findings
+    assert found.verdict == DRIFT
+    assert "does not show how far" in finding.cause
+    assert "If it was serving, lower --gpu-memory-utilization; if it was loading, use more GPUs" in finding.change
+
+
+RETRACTED = "KV cache pool is full. Retract requests. #retracted_reqs: 5, #new_tokens_gained: 100"
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        (f"[2026-09-01 10:00:00 TP0] {RETRACTED}", ("--max-running-requests", "--mem-fraction-static")),
+        ("srv update_slots: failed to find free space in the KV cache, retrying", ("-np", "a higher -c")),
+    ],
+)
+def test_a_full_cache_is_answered_in_the_flags_of_its_engine(line: str, flags: tuple[str, ...]) -> None:
+    (finding,) = check(None, read_log([line])).findings
+    assert all(name in finding.change for name in flags)
+    assert "--max-num-seqs" not in finding.change
+    assert "--gpu-memory-utilization" not in finding.change
+
+
+def test_a_fixed_pool_is_not_made_larger_by_a_fraction_while_serving() -> None:
+    found = check(None, recorded("vllm_0.32_preempting.log"), read_metrics(page("after")))
+    change = next(finding.change for finding in found.findings if finding.name == "preemptions")
+    assert "a higher --num-gpu-blocks-override" in change
+    assert "--gpu-memory-utilization" not in change
+
+
 def test_the_fraction_that_would_be_enough() -> None:
     """1.5 GiB are missing of 79.19: 0.92 + 0.019."""
     lines = (
@@ -354,6 +452,23 @@ def test_the_fraction_that_would_be_enough() -> None:
         "ValueError: To serve at least one request with the model's max seq len (32768), (4.0 GiB KV cache is needed, which is larger than the available KV cache memory (2.5 GiB).",
     )
     assert "Raise --gpu-memory-utilization to 0.94 or more" in refused(*lines).findings[0].change
+
+
+@pytest.mark.parametrize(
+    ("available", "turn"),
+    [(15.8, "Raise --gpu-memory-utilization to 0.96 or more"), (4.3, "is not enough (it would have to be 1.1)")],
+)
+def test_the_card_of_the_plan_tells_what_fraction_would_be_enough(available: float, turn: str) -> None:
+    """A start that is refused prints neither the card's memory nor its fraction; the plan and the flags have them."""
+    lines = start_up((0, 19, 0), {"weights": 14.99, "available": available, "needed": 16.0, "length": 131_072}, ARGS)
+    refused_ones = [finding for finding in check(plan(), read_log(lines)).findings if "refused" in finding.name]
+    assert [turn in finding.change for finding in refused_ones] == [True]
+
+
+def test_weights_that_fill_the_card_are_not_helped_by_a_fraction() -> None:
+    lines = start_up((0, 19, 0), {"weights": 78.9, "available": -3.0, "needed": 16.0, "length": 8192}, ARGS)
+    (change,) = [finding.change for finding in check(plan(), read_log(lines)).findings if "refused" in finding.name]
+    assert "no fraction helps" in change
 
 
 def test_a_fixed_pool_is_not_helped_by_a_fraction() -> None:
@@ -642,6 +757,38 @@ def test_compressed_logs(engine_log: Path, tmp_path: Path) -> None:
     path = tmp_path / "engine.log.gz"
     path.write_bytes(gzip.compress(engine_log.read_bytes()))
     assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
+
+
+def test_a_compressed_log_by_another_name_and_one_that_breaks_off(
+    engine_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rotation renames what it compresses, and what is still being written has no end."""
+    path = tmp_path / "engine.log.1"
+    whole = gzip.compress(engine_log.read_bytes() + b"\n" + b"x\n" * 200_000)
+    path.write_bytes(whole)
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
+    path.write_bytes(whole[:-20])
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 0
+    assert "what stands before was read" in capsys.readouterr().err
+    path.write_bytes(whole[:4])
+    assert run("llama-3.1-8b", "--gpu", "h100", "--log", str(path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is empty"),
+        ("<!DOCTYPE html>\n<html>", "it begins as a web page"),
+        ("# HELP vllm:x y\nvllm:x 1", "a page of metrics, which --metrics takes"),
+        ('{"schema": 1}', "its one line is not one that vLLM, SGLang or llama.cpp is known to write"),
+        ("hello\nworld", "none of its 2 lines is one"),
+    ],
+)
+def test_a_file_that_is_no_log(content: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(content)
+    assert run("--log", str(path)) == 3
+    assert says in " ".join(capsys.readouterr().out.split())
 
 
 def test_standard_input(engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from kvbudget.check import read_log, read_logs
 from kvbudget.check.lines import MAX_LINE, lines_of, stripped
-from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, Spread
+from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, UNSEEN, Spread
 from kvbudget.units import GIB, MIB
 from vllm_lines import prefix, start_up
 
@@ -165,6 +165,10 @@ LINES: tuple[tuple[str, str, float], ...] = (
     ("Model loading took 0.4678 GB and 114.953146 seconds", "weights", 0.4678 * GIB),  # SystemPanic/vllm-windows#6
     ("Estimated CUDA graph memory: 0.7 GiB total", "cuda_graphs_estimated", 0.7 * GIB),
     ("Auto-fit max_model_len: reduced from 131072 to 7344 to fit in available KV cache memory (0.9 GiB GPU)", "max_model_len", 7344),
+    # worker/worker.py and v1/worker/gpu_worker.py of 0.10.2, v1/worker/gpu_worker.py of 0.33: with and without a space
+    ("Initial free memory 78.5 GiB, reserved 6.51GiB memory for KV Cache as specified by kv_cache_memory_bytes config", "available_kv_cache_memory", 6.51 * GIB),
+    ("Initial free memory 78.5 GiB, reserved 6.51 GiB memory for KV Cache as specified by kv_cache_memory_bytes config", "available_kv_cache_memory", 6.51 * GIB),
+    ("# TPU blocks: 1478, # CPU blocks: 2048", "num_gpu_blocks", 1478),  # executor/tpu_executor.py, 0.6.6
     (
         "Memory profiling takes 3.10 seconds. Total non KV cache memory: 17.13GiB; torch peak memory increase: 1.89GiB; "
         "non-torch forward increase memory: 0.25GiB; weights memory: 14.99GiB.",
@@ -195,9 +199,48 @@ def test_preemption_lines(line: str, count: int) -> None:
     assert read_log([prefix((0, 6, 6)) + line]).preemptions == count
 
 
+def test_a_preemption_whose_line_is_cut_is_one() -> None:
+    line = "WARNING 06-10 12:00:01 scheduler.py:1057] Sequence group 7 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space. This can"
+    assert read_log([line, line]).preemptions == 1  # the same one, for all that is known
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: out of memory",
+        "torch.distributed.DistBackendError: NCCL error: Last error: Cuda failure 2 'out of memory'",
+        # torch up to 2.1 spelled it so
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 39.06 MiB is free.",
+    ],
+)
+def test_other_words_for_out_of_memory(line: str) -> None:
+    (refusal,) = read_log([line]).refusals
+    assert refusal.name == "out_of_memory"
+    assert ("capacity" in refusal.figures) == ("capacty" in line)
+
+
 def test_cumulative_counts_are_not_added_up() -> None:
     line = "Sequence group {0} is preempted by X mode because there is not enough KV cache space. total_num_cumulative_preemption={0}"
     assert read_log([line.format(count) for count in (1, 51, 101)]).preemptions == 101
+
+
+V0_STATS = "INFO 06-10 12:00:01 metrics.py:349] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 2 reqs, Swapped: 0 reqs, Pending: 4 reqs, GPU KV cache usage: 9.9%, CPU KV cache usage: 0.0%."
+
+
+def test_v0_says_when_it_preempts_so_that_silence_is_none() -> None:
+    seen = read_log([V0_STATS, "INFO 06-10 12:00:01 metrics.py:365] Prefix cache hit rate: GPU: 12.50%, CPU: 0.00%"])
+    assert (seen.preemptions, seen.load.waiting.last, seen.load.prefix_hit_rate) == (0, 4, 12.5)
+
+
+def test_the_memory_that_0_27_prints_in_one_figure() -> None:
+    """v1/worker/gpu_worker.py since 0.27.1: its peak activation holds the estimate of the graphs."""
+    used = "Free memory on device (78.6/79.19 GiB) on startup. Desired GPU memory utilization is (0.95, 75.23 GiB). Actual usage is 15.24 GiB for consumed memory (weights + non-torch), 2.49 GiB for peak activation, and 0.61 GiB for CUDAGraph memory."
+    pool = "CUDA graph pool memory: 0.61 GiB (actual), 0.6 GiB (estimated), difference: 0.01 GiB (1.6%)."
+    assert "activations" not in read_log([used]).terms
+    assert read_log([used]).terms["activations_and_graphs"][0].value == pytest.approx(2.49 * GIB)
+    terms = read_log([pool, used]).terms
+    assert terms["activations"][0].value == pytest.approx(1.89 * GIB)
+    assert "activations_and_graphs" not in terms
 
 
 # -- other engines; the lines are those of conventions and of public logs
@@ -226,6 +269,47 @@ def test_sglang() -> None:
     assert seen.flags["tensor_parallel_size"].value == 2
 
 
+def test_sglang_with_a_draft() -> None:
+    """The formats of 0.5.23; a draft is loaded, given a cache and captured after its target, by the same process."""
+    front = "[2026-09-01 10:00:00 TP0] "
+    seen = read_log(
+        front + line
+        for line in (
+            "Load weight begin. avail mem=78.50 GB",
+            "Load weight end. elapsed=9.31 s, type=LlamaForCausalLM, avail mem=63.10 GB, mem usage=15.40 GB.",
+            "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 400000, K size: 24.41 GB, V size: 24.41 GB",
+            "Load weight begin. avail mem=12.00 GB",
+            "Load weight end. elapsed=1.31 s, type=LlamaForCausalLMEagle3, avail mem=11.10 GB, mem usage=0.90 GB.",
+            "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 400000, K size: 0.76 GB, V size: 0.76 GB",
+            "Mamba Cache is allocated. max_mamba_cache_size: 48, conv_state size: 0.25GB, ssm_state size: 0.50GB ",
+            "Capture target verify CUDA graph end. bs=[1, 2, 4], elapsed=9.31 s, mem usage=1.20 GB, avail mem=9.00 GB.",
+            "Capture target prefill CUDA graph end. elapsed=9.31 s, mem usage=0.30 GB, avail mem=9.00 GB.",
+            "max_total_num_tokens=400000, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=2048, context_len=8192, available_gpu_mem=9.00 GB",
+            "Prefill batch, #new-seq: 1, #new-token: 9, #cached-token: 0, token usage: 0.99, #running-req: 12, #queue-req: 30, #pending-token: 9, cuda graph: False, input throughput (token/s): 512.10",
+            "Decode batch, #running-req: 13, #full token: 9, full token usage: 0.93, mamba num: 9, mamba usage: 0.05, cuda graph: True, gen throughput (token/s): 5.10, #queue-req: 3",
+        )
+    )
+    gib = {
+        "free_at_start": 78.5,
+        "weights": 16.3,
+        "k_cache": 25.17,
+        "v_cache": 25.17,
+        "state": 0.75,
+        "cuda_graphs": 1.5,
+    }
+    assert {name: seen.terms[name][0].value / GIB for name in gib} == pytest.approx(gib)
+    assert (seen.load.running.largest, seen.load.waiting.largest, seen.load.kv_usage.largest) == (13, 30, 99.0)
+    assert (seen.preemptions, seen.resolved["max_model_len"].value) == (0, 8192)
+
+
+def test_an_event_that_all_ranks_print_is_one() -> None:
+    line = (
+        "[2026-09-01 10:00:00 {}] KV cache pool is full. Retract requests. #retracted_reqs: 5, #new_tokens_gained: 100"
+    )
+    seen = read_log(line.format(rank) for rank in ("DP0 TP0", "DP0 TP1", "DP1 TP2", "DP1 TP3") * 2)
+    assert seen.preemptions == 2 * 10
+
+
 def test_llamacpp() -> None:
     seen = read_log(
         [
@@ -249,6 +333,35 @@ def test_llamacpp() -> None:
     assert seen.terms["compute_buffer"][0].value == pytest.approx(258.5 * MIB)
 
 
+def test_llamacpp_with_windows_and_split_files() -> None:
+    """A cache for each kind of layers, and a buffer for each file, on one device: they add up (ggml-org/llama.cpp#14043)."""
+    seen = read_log(
+        [
+            "load_tensors:   CPU_Mapped model buffer size =   281.81 MiB",
+            "load_tensors:   CPU_Mapped model buffer size =   100.00 MiB",
+            "llama_kv_cache_unified_iswa: creating non-SWA KV cache, size = 8192 cells",
+            "llama_kv_cache_unified:      CUDA0 KV buffer size =   512.00 MiB",
+            "llama_kv_cache_unified_iswa: creating     SWA KV cache, size = 1536 cells",
+            "llama_kv_cache_unified:      CUDA0 KV buffer size =    96.00 MiB",
+        ]
+    )
+    assert [figure.value / MIB for figure in seen.terms["kv_cache"]] == [608]
+    assert [figure.value / MIB for figure in seen.terms["weights"]] == [pytest.approx(381.81)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 826.00 MiB on device 0: cudaMalloc failed: out of memory",
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 866123776",
+        "llama_init_from_model: failed to initialize the context: failed to allocate compute pp buffers",
+        "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
+    ],
+)
+def test_llamacpp_refuses(line: str) -> None:
+    assert [refusal.name for refusal in read_log(["build: 6500 (abc)", line]).refusals] == ["out_of_memory"]
+
+
 # -- what stands in front of a line
 
 WORDS = "Available KV cache memory: 6.51 GiB"
@@ -264,6 +377,17 @@ FRONTS = (
     ("[pod/vllm-0/server] 2026-06-10T12:00:01+02:00 INFO 06-10 12:00:01 [a.py:1] ", "pod/vllm-0/server", ""),
     ("vllm-1  | INFO 06-10 12:00:01 [a.py:1] ", "vllm-1", ""),
     ("Nov 29 18:16:05 host vllm[123]: INFO 06-10 12:00:01 [a.py:1] ", "vllm", ""),
+    ("Nov 29 18:16:05.123456 host vllm[123]: INFO 06-10 12:00:01 [a.py:1] ", "vllm", ""),
+    ("2026-11-29T18:16:05+0000 host vllm[123]: (Worker_TP1 pid=9) INFO 06-10 12:00:01 [a.py:1] ", "vllm", "Worker_TP1"),
+    ("2026-11-29T18:16:05.123456+00:00 host vllm.service[123]: ", "vllm.service", ""),
+    ("vllm-1  | 2026-06-10T12:00:01.123456789Z INFO 06-10 12:00:01 [a.py:1] ", "vllm-1", ""),
+    (
+        "(EngineCore_0 pid=7) (RayWorkerWrapper pid=8, ip=10.0.0.2) INFO 06-10 12:00:01 [a.py:1] ",
+        "",
+        "RayWorkerWrapper",
+    ),
+    ("[2026-06-10 12:00:01 DP1 TP0] ", "", "DP1 TP0"),
+    ("0.00.129.110 I ", "", ""),
     ("Loading:  50%|###\rLoading: 100%|######\r(EngineCore pid=7) INFO 06-10 12:00:01 [a.py:1] ", "", "EngineCore"),
 )
 
@@ -276,9 +400,57 @@ def test_fronts(front: str, instance: str, process: str) -> None:
     assert (seen.instance, seen.terms["available_kv_cache_memory"][0].place.process) == (instance, process)
 
 
-def test_docker_files() -> None:
-    line = json.dumps({"log": f"INFO 06-10 12:00:01 worker.py:12] {WORDS}\n", "stream": "stderr", "time": "2026"})
-    assert read_log([line]).terms["available_kv_cache_memory"][0].value == pytest.approx(6.51 * GIB)
+OWN = f"(Worker_TP1 pid=9) INFO 06-10 12:00:01 [a.py:1] {WORDS}"
+
+
+@pytest.mark.parametrize(
+    ("front", "entry", "instance"),
+    [
+        ("", {"log": f"{OWN}\n", "stream": "stderr", "time": "2026"}, ""),  # docker's files
+        ("", {"log": OWN, "kubernetes": {"pod_name": "vllm-0"}}, "vllm-0"),  # Fluent Bit
+        ("", {"MESSAGE": OWN, "_SYSTEMD_UNIT": "vllm.service"}, "vllm.service"),  # journalctl -o json
+        ("", {"labels": {}, "line": OWN, "timestamp": "2026"}, ""),  # logcli -o jsonl
+        ("", {"log": f"\x1b[0;36m{OWN}\x1b[0;0m"}, ""),
+        (  # vLLM's own, logging_utils/formatter.py since 0.3x, behind kubectl's prefix
+            "[pod/vllm-0/server] ",
+            {"asctime": "06-10 12:00:01", "processName": "Worker_TP1", "process": 9, "message": WORDS},
+            "pod/vllm-0/server",
+        ),
+    ],
+)
+def test_lines_in_json(front: str, entry: dict[str, Any], instance: str) -> None:
+    line = stripped(front + json.dumps(entry))
+    assert line == (WORDS, instance, "Worker_TP1", "9", "06-10 12:00:01")
+
+
+@pytest.mark.parametrize(
+    "entry", ["{}", "[1]", '{"log": 3}', '{"log": "', '{"kubernetes": {"pod_name": 3}, "log": "x"}']
+)
+def test_other_json_is_left_as_it_is(entry: str) -> None:
+    assert not read_log([entry]).known
+
+
+def test_files_of_powershell() -> None:
+    """PowerShell 5 writes UTF-16 where output is redirected into a file."""
+    text = "\r\n".join(start_up((0, 32, 0), FIGURES, ARGS))
+    for content in (text.encode("utf-16"), b"\xfe\xff" + text.encode("utf-16-be"), b"\xef\xbb\xbf" + text.encode()):
+        seen = read_log(lines_of(io.BytesIO(content)))
+        assert (seen.phase, seen.terms["kv_cache_size_tokens"][0].value) == (SERVING, 476_032)
+
+
+def test_a_coloured_banner() -> None:
+    """entrypoints/serve/utils/api_utils.py of vLLM 0.32, on a terminal."""
+    front = "\x1b[0;36m(APIServer pid=1)\x1b[0;0m \x1b[32mINFO\x1b[0m \x1b[90m11-29 18:02:21\x1b[0m \x1b[90m[api_utils.py:347]\x1b[0m"
+    seen = read_log(
+        [
+            f"{front}  \x1b[93m▄▄\x1b[0m \x1b[94m▄█\x1b[0m \x1b[1m█     █     █ ▀▄▀ █\x1b[0m  version \x1b[1m0.32.0\x1b[0m",
+            f"{front}   \x1b[93m█\x1b[0m\x1b[94m▄█▀\x1b[0m \x1b[1m█     █     █     █\x1b[0m  model   \x1b[1morg/name\x1b[0m",
+        ]
+    )
+    assert seen.version is not None
+    assert seen.model is not None
+    assert (seen.version.value, seen.model.value, seen.phase) == ("0.32.0", "org/name", LOADING)
+    assert seen.version.place.process == "APIServer"
 
 
 def test_engines_are_kept_apart() -> None:
@@ -287,6 +459,25 @@ def test_engines_are_kept_apart() -> None:
         ("pod/a/server", 6.5),
         ("pod/b/server", 3.25),
     ]
+
+
+def test_another_service_beside_the_engine_is_no_engine() -> None:
+    """Torch and uvicorn are not vLLM's alone; where nothing else is known of the only one, its error counts."""
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    others = [f"speech-1  | {error}", "ui-1  | INFO:     Application startup complete."]
+    (seen,) = read_logs([f"vllm-1  | {WORDS}", *others])
+    assert (seen.instance, seen.refusals) == ("vllm-1", ())
+    (alone,) = read_logs(others[:1])
+    assert [refusal.name for refusal in alone.refusals] == ["out_of_memory"]
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_servers_in_one_terminal_are_said_to_be_mixed(mixed: bool) -> None:
+    """One that is started after another has ended, as in a loop of crashes, is not mixed with it."""
+    lines = start_up((0, 32, 0), FIGURES, ARGS)
+    both = [[line.replace("pid=77", f"pid={pid}") for line in lines] for pid in (100, 200)]
+    seen = read_log(chain.from_iterable(zip(*both, strict=True)) if mixed else chain(*both))
+    assert any("side by side are mixed" in note for note in seen.notes) == mixed
 
 
 def test_ranks_are_kept_apart() -> None:
@@ -340,6 +531,57 @@ def test_a_new_start_takes_the_place_of_the_old_one() -> None:
     assert whole.terms["kv_cache_size_tokens"][0].value == 400_000
 
 
+def test_lines_are_read_in_their_order() -> None:
+    """Statistics are found before other lines of a batch, and must not be taken in before them."""
+    lines = start_up((0, 32, 0), FIGURES, ARGS)
+    seen = read_log([*lines, STATS, *lines[:2]])
+    assert (seen.starts, seen.phase) == (2, LOADING)
+    assert read_log([*lines, STATS]).phase == SERVING
+
+
+STATS = (
+    "(APIServer pid=1) INFO 06-10 12:09:00 [loggers.py:335] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation "
+    "throughput: 2.0 tokens/s, Running: 7 reqs, Waiting: 3 reqs, GPU KV cache usage: 99.0%, Prefix cache hit rate: 1.0%"
+)
+
+
+def test_the_load_is_that_of_the_newest_start_that_served() -> None:
+    lines = start_up((0, 32, 0), FIGURES, ARGS)
+    calm = STATS.replace("7 reqs", "1 reqs").replace("99.0%", "5.0%")
+    earlier = read_log([*lines, STATS, *lines])
+    assert earlier.load.running.largest == 7  # nothing newer is known
+    assert earlier.notes == ("The newest start has not served yet: the load is that of the one before.",)
+    load = read_log([*lines, STATS, *lines, calm]).load
+    assert (load.running.count, load.running.largest, load.kv_usage.largest) == (1, 1, 5.0)
+    assert read_log([*lines, STATS, *lines, calm]).notes == ()
+
+
+@pytest.mark.parametrize("lost", [0, 1, 5, 8])
+def test_a_start_after_one_whose_beginning_was_cut_off(lost: int) -> None:
+    """What is rotated away takes the first start line with it; the next is another start all the same."""
+    lines = start_up((0, 32, 0), FIGURES, ARGS)
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    seen = read_log([*lines[lost:], STATS, *lines[:3], error])
+    (refusal,) = seen.refusals
+    assert (seen.starts, seen.phase, refusal.phase, seen.terms) == (2, LOADING, LOADING, {})
+
+
+def test_replicas_that_start_one_after_another_are_one_start() -> None:
+    """One may be further than another when the latter begins."""
+    front = "(EngineCore_DP{0} pid={0}) INFO 06-10 12:00:01 [a.py:1] "
+    start = "Initializing a V1 LLM engine (v0.32.0) with config: model='m'"
+    seen = read_log([f"{front.format(rank)}{line}" for rank in range(3) for line in (start, WORDS)])
+    assert (seen.starts, len(seen.terms["available_kv_cache_memory"])) == (1, 3)
+
+
+def test_a_loop_of_crashes_is_one_failure() -> None:
+    lines = [start_up((0, 32, 0), {**FIGURES, "available": 0.5 + n / 100, "needed": 1.0}, ARGS) for n in range(20)]
+    seen = read_log(chain.from_iterable(lines))
+    (refusal,) = seen.refusals
+    assert (seen.starts, refusal.times) == (20, 20)
+    assert refusal.figures["available"] == pytest.approx(0.69 * GIB)  # the newest
+
+
 def test_data_parallel_engines_are_one_start() -> None:
     lines = [line for rank in range(2) for line in (
         f"(EngineCore_DP{rank} pid={rank}) Initializing a V1 LLM engine (v0.28.0) with config: model='m'",
@@ -352,7 +594,9 @@ def test_data_parallel_engines_are_one_start() -> None:
 @pytest.mark.parametrize(
     ("before", "phase"),
     [
-        ([], LOADING),
+        ([], UNSEEN),
+        (["Engine 000: Running: 3 reqs, Waiting: 9 reqs, GPU KV cache usage: 99.1%"], SERVING),
+        (["vLLM API server version 0.28.0"], LOADING),
         (["Model loading took 14.99 GiB memory and 3.1 seconds"], PROFILING),
         (["Available KV cache memory: 6.51 GiB"], CAPTURING),
         (["init engine (profile, create kv cache, warmup model) took 20.10 seconds"], SERVING),
@@ -379,8 +623,9 @@ def test_flags_of_an_old_server() -> None:
 
 
 def test_what_users_write_is_not_read() -> None:
-    line = "INFO 06-10 12:00:01 [logger.py:1] Received request cmpl-1: prompt: 'Available KV cache memory: 6.51 GiB', params: x"
-    assert not read_log([line]).known
+    for front in ("Received request cmpl-1: prompt: ", "Generated response cmpl-1: output: ", "Receive: obj=G(text="):
+        assert not read_log([f"INFO 06-10 12:00:01 [logger.py:1] {front}'{WORDS}', params: x"]).known
+        assert not read_log([f"INFO 06-10 12:00:01 [logger.py:1] {front}'{STATS}', params: x"]).known
 
 
 @pytest.mark.parametrize(

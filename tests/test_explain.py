@@ -311,6 +311,88 @@ LINES = {
         "This can affect the end-to-end performance. total_num_cumulative_preemption=51"
     ): ("preempted_v0", "51 preemptions so far."),
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has": ("out_of_memory", "2.00 GiB"),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.19 "
+        "GiB of which 99.12 MiB is free. Including non-PyTorch memory, this process has 19.00 GiB memory in use."
+    ): ("out_of_memory", "Of 79.19 GiB this process holds 19.00 GiB and 99.12 MiB are free; the rest is other"),
+    (
+        "Free memory on device (78.5/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). "
+        "Actual usage is 34.49 GiB for consumed memory (weights + non-torch), 2.7 GiB for peak activation, and "
+        "0.61 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` to fit into "
+        "requested memory. Current kv cache memory in use is 35.66 GiB."
+    ): (
+        "usage",
+        "34.49 GiB for weights and memory outside torch, 2.7 for peak activations and the estimate of the CUDA",
+    ),
+    (
+        "ValueError: Free memory on device cuda:0 (78.6/79.19 GiB) on startup is less than desired GPU memory "
+        "utilization (0.995, 78.79 GiB)."
+    ): ("start_free", "The 0.59 GiB that are taken are a CUDA context's"),
+    "the current vLLM instance can use total_gpu_memory (79.19GiB) x gpu_memory_utilization (0.90) = 71.27GiB": (
+        "budget_v0",
+        "7.92 GiB stay outside",
+    ),
+    (
+        "model weights take 14.99GiB; non_torch_memory takes 0.25GiB; PyTorch activation peak memory takes 1.89GiB; "
+        "the rest of the memory reserved for KV Cache is 54.14GiB."
+    ): ("parts_v0", "and the rest, 54.14, for the KV cache"),
+    "Initial free memory 78.50 GiB, reserved 6.51GiB memory for KV Cache as specified by kv_cache_memory_bytes": (
+        "fixed_pool",
+        "The cache has 6.51 GiB because --kv-cache-memory-bytes says so",
+    ),
+    "Estimated CUDA graph memory: 0.70 GiB total": ("graphs_estimate", "about 0.7 GiB"),
+    (
+        "CUDA graph memory profiling is enabled (default since v0.21.0). The current --gpu-memory-utilization=0.9200 "
+        "is equivalent to --gpu-memory-utilization=0.9123 without CUDA graph memory profiling."
+    ): ("graphs_counted", "as large as 0.9123 made it"),
+    "Load weight end. elapsed=9.31 s, type=LlamaForCausalLM, avail mem=63.10 GB, mem usage=15.40 GB.": (
+        "sglang_weights",
+        "15.4 GiB of weights on this GPU (SGLang prints GB and means GiB).",
+    ),
+    "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 400000, K size: 24.41 GB, V size: 24.41 GB": (
+        "sglang_cache",
+        "about 131,050 B",
+    ),
+    "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 400000, KV size: 24.41 GB": (
+        "sglang_latent_cache",
+        "400,000 tokens of KV in 24.41 GiB",
+    ),
+    "Capture target decode CUDA graph end. bs=[1, 2], elapsed=9.3 s, mem usage=1.20 GB, avail mem=9.00 GB.": (
+        "sglang_graphs",
+        "took 1.2 GiB",
+    ),
+    "max_total_num_tokens=400000, chunked_prefill_size=8192, max_running_requests=2048, context_len=8192": (
+        "sglang_limits",
+        "one of them may have 8,192: 48.83 of the longest",
+    ),
+    "Decode batch, #running-req: 12, #token: 90000, token usage: 0.23, cuda graph: True, #queue-req: 3": (
+        "sglang_stats",
+        "12 requests run; they hold 23 % of the cache. 3 wait in the queue.",
+    ),
+    "KV cache pool is full. Retract requests. #retracted_reqs: 5, #new_tokens_gained: 100": (
+        "sglang_retracted",
+        "5 running requests lost their part",
+    ),
+    "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.": (
+        "sglang_no_cache_memory",
+        "raise --mem-fraction-static",
+    ),
+    "load_tensors:        CUDA0 model buffer size =  4403.49 MiB": (
+        "llamacpp_weights",
+        "4,403.49 MiB of weights on CUDA0",
+    ),
+    "llama_kv_cache:      CUDA0 KV buffer size =  1024.00 MiB": ("llamacpp_cache", "1,024.00 MiB of KV on CUDA0"),
+    "llama_kv_cache: size = 1024.00 MiB (  8192 cells,  32 layers,  4/ 4 seqs), K (f16):  512.00 MiB": (
+        "llamacpp_cells",
+        "for 8,192 tokens in 32 layers, 4 slots: 131,072 B a token",
+    ),
+    "llama_memory_recurrent:      CUDA0 RS buffer size =    62.00 MiB": ("llamacpp_state", "62.00 MiB on CUDA0"),
+    "sched_reserve:      CUDA0 compute buffer size =   258.50 MiB": ("llamacpp_compute", "a smaller -ub"),
+    "llama_context:        CPU  output buffer size =     0.50 MiB": ("llamacpp_output", "0.50 MiB on CPU for logits"),
+    (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 826.00 MiB on device 0: cudaMalloc failed: out of "
+        "memory"
+    ): ("llamacpp_out_of_memory", "826.00 MiB has no place on device 0"),
 }
 
 
@@ -323,6 +405,22 @@ def test_log_lines(line: str) -> None:
     assert reading.line.name == name
     assert words in " ".join(reading.sentences)
     assert not any("{" in sentence for sentence in reading.sentences)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Available KV cache memory: .... GiB",
+        "Available KV cache memory: 1.2.3 GiB",
+        "GPU KV cache size: ,,, tokens",
+        "Maximum concurrency for ,,, tokens per request: ..x",
+        "Model loading took . GiB",
+    ],
+)
+def test_figures_that_are_none(line: str) -> None:
+    """A line that only looks like a known one is not known."""
+    with pytest.raises(InputError, match="No known line"):
+        explain.explain_log(line)
 
 
 def test_every_known_line_is_tested() -> None:

@@ -70,6 +70,11 @@ def start_up(version: Version, f: Mapping[str, Any], args: Mapping[str, Any]) ->
     lines += [prefix(version) + line for line in _size(version, f)]
     if "graphs" in f:
         lines.append(prefix(version) + f"Graph capturing finished in 12 secs, took {f['graphs']:.2f} GiB")
+    if "graphs" in f and version >= (0, 18, 1):
+        lines.append(
+            prefix(version)
+            + f"CUDA graph pool memory: {two(f['graphs'])} GiB (actual), {two(f['graphs'])} GiB (estimated), difference: 0.0 GiB (0.0%)."
+        )
     if "activations" in f and "total" in f and version >= (0, 10, 2):
         lines.append(prefix(version) + _usage(version, f))
     lines.append(prefix(version) + "init engine (profile, create kv cache, warmup model) took 20.10 seconds")
@@ -126,7 +131,7 @@ def _size(version: Version, f: Mapping[str, Any]) -> list[str]:
 def _usage(version: Version, f: Mapping[str, Any]) -> str:
     gib = two if version >= (0, 14, 1) else (lambda value: format(value, ".2f"))
     if version >= (0, 27, 0):
-        used = f"{gib(f['weights'] + f['non_torch'])} GiB for consumed memory (weights + non-torch), {gib(f['activations'])} GiB for peak activation, and {gib(f['graphs'])} GiB for CUDAGraph memory."
+        used = f"{gib(f['weights'] + f['non_torch'])} GiB for consumed memory (weights + non-torch), {gib(f['activations'] + f['graphs'])} GiB for peak activation, and {gib(f['graphs'])} GiB for CUDAGraph memory."
     else:
         used = f"{gib(f['weights'])} GiB for weight, {gib(f['activations'])} GiB for peak activation, {gib(f['non_torch'])} GiB for non-torch memory, and {gib(f['graphs'])} GiB for CUDAGraph memory."
     return (

@@ -7,10 +7,9 @@ higher, an allocation that fails while serving wants it lower. Each cause says w
 from __future__ import annotations
 
 from math import ceil
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
+from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, UNSEEN
 from kvbudget.check.settings import typed
 from kvbudget.deployment import flag
 from kvbudget.errors import InputError
@@ -41,6 +40,12 @@ HIGH_HITS = 0.3
 OTHER_PROCESS = GIB // 2
 """Bytes beyond what a CUDA context takes from which another process is likely."""
 
+HIGHEST_FRACTION = 0.98
+"""Above it nothing is left for the CUDA context."""
+
+OWN_CONTEXT = GIB
+"""Bytes of a card that the context of the one process on it, with NCCL's buffers, may take."""
+
 UNEVEN = GIB // 4
 """Bytes by which ranks must differ for the smallest to be worth naming."""
 
@@ -51,17 +56,66 @@ DOUBLE = 1.8
 """Weights so many times the plan's are of another type."""
 
 
-_TURNS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "vllm": ("--max-num-seqs", f"a higher {UTILIZATION}, --kv-cache-dtype fp8, more GPUs"),
-        "sglang": (
-            "--max-running-requests",
-            "a higher --mem-fraction-static, --kv-cache-dtype fp8_e4m3, more GPUs",
-        ),
-        "llama.cpp": ("-np", "a larger -c, -ctk and -ctv q8_0"),
-    }
-)
-"""What to turn by engine, in its own words: for fewer requests at once, and for a larger cache."""
+class _Flags(NamedTuple):
+    """What an engine calls the choices that a full cache asks for, and what it does when the cache is full.
+
+    Attributes:
+        at_once: How many requests run together.
+        pool: What sizes the cache.
+        others: What else gives it more.
+        events: What the count is of: one, several.
+        meaning: What happened, a sentence.
+    """
+
+    at_once: str
+    pool: str
+    others: str
+    events: tuple[str, str]
+    meaning: str
+
+
+_LOST = "the cache was full, running requests lost their part of it, and it was computed again."
+
+_FLAGS: Mapping[str, _Flags] = {
+    "vllm": _Flags(
+        "--max-num-seqs", UTILIZATION, "--kv-cache-dtype fp8, more GPUs", ("preemption", "preemptions"), _LOST
+    ),
+    "sglang": _Flags(
+        "--max-running-requests",
+        "--mem-fraction-static",
+        "--kv-cache-dtype fp8_e4m3, more GPUs",
+        ("retraction", "retractions"),
+        _LOST,
+    ),
+    "llama.cpp": _Flags(
+        "-np",
+        "-c",
+        "-ctk q8_0 -ctv q8_0",
+        ("failed search for room in the cache", "failed searches for room in the cache"),
+        "each time the batch was halved and tried again; where not one token had room, a request ended.",
+    ),
+}
+
+_FIXED_POOL = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
+"""Choices beside which the fraction does not size the pool; the first of them wins."""
+
+
+def _flags(seen: Observation, metrics: Metrics | None) -> _Flags:
+    found = _FLAGS.get(seen.engine or (metrics.engine if metrics is not None else ""), _FLAGS["vllm"])
+    fixed = _fixed_pool(seen)
+    if fixed is None:
+        return found
+    blocks = fixed[0] == "num_gpu_blocks_override"  # of whatever size
+    return found._replace(pool=flag(fixed[0]), others="" if blocks else found.others)
+
+
+def _fixed_pool(seen: Observation) -> tuple[str, Any] | None:
+    """Return the choice that fixes the pool and its value, None where a fraction sizes it."""
+    for name in _FIXED_POOL:
+        said = seen.setting(name)
+        if said is not None and said.value:
+            return name, said.value
+    return None
 
 
 class Finding(NamedTuple):
@@ -90,10 +144,31 @@ def causes(
     differing: Sequence[Difference],
 ) -> Iterator[Finding]:
     """Yield the causes, the gravest first."""
+    found = tuple(_all(plan, seen, metrics, rows, differing))
+    yield from found
+    wrong = [row for row in rows if row.ok is False]
+    if wrong and not any(finding.drift for finding in found):
+        yield Finding(
+            "unexplained",
+            f"{' and '.join(row.name for row in wrong)}: not as planned, and nothing that was read says why.",
+            "Compare the flags of the server and its version with the plan's.",
+            drift=True,
+            place=wrong[0].place,
+        )
+
+
+def _all(
+    plan: Plan | None,
+    seen: Observation,
+    metrics: Metrics | None,
+    rows: Sequence[Row],
+    differing: Sequence[Difference],
+) -> Iterator[Finding]:
+    """Yield each known cause."""
     yield from _preemptions(seen, metrics, rows)
     yield from _full(seen, metrics)
     for refusal in seen.refusals:
-        yield _refused(refusal, seen)
+        yield _refused(refusal, seen, plan)
     yield from _settings(plan, differing)
     yield from _traffic(plan, rows)
     yield from _other_process(plan, seen)
@@ -116,10 +191,8 @@ def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]
     rate = metrics.preemptions_per_s if metrics is not None else None
     often = f", {rate:.2g} per s" if rate else ""
     most = max((row.actual or 0 for row in rows if row.name.startswith("running")), default=0)
-    words = (
-        f"{count:,.0f} preemptions{of}{often}: the cache was full, running requests lost their part of it, and it was "
-        "computed again."
-    )
+    flags = _flags(seen, metrics)
+    words = f"{count:,.0f} {flags.events[count != 1]}{of}{often}: {flags.meaning}"
     change, held = _fewer_at_once(seen, metrics, most)
     if held is not None:
         words += f" {held}"
@@ -133,13 +206,13 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
     usage = seen.load.kv_usage
     most = metrics.kv_usage_max or 0.0 if metrics is not None else 0.0
     waits = max(metrics.waiting or 0.0, metrics.waiting_max or 0.0) if metrics is not None else 0.0
+    fewer = _flags(seen, metrics).at_once
     if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and waits:
         yield Finding(
             "near",
             f"The cache is up to {100 * most:.0f} % full and {waits:,.0f} request"
             f"{'s wait' if waits > 1 else ' waits'}: preemptions are near.",
-            f"Fewer at once (a lower {_TURNS.get(metrics.engine, _TURNS['vllm'])[0]}) or more cache prevents them; "
-            "--watch 10 counts them.",
+            f"Fewer at once (a lower {fewer}) or more cache prevents them; --watch 10 counts them.",
             drift=False,
             place=metrics.source,
         )
@@ -148,7 +221,9 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
             "full",
             f"The cache was up to {usage.largest:.0f} % full and up to {seen.load.waiting.largest:,.0f} requests "
             "waited: running ones were probably preempted, which this log does not say.",
-            "Look at vllm:num_preemptions_total: --metrics URL.",
+            "Look at vllm:num_preemptions_total: --metrics URL."
+            if seen.engine == "vllm"
+            else f"Let fewer run at once (a lower {fewer}), or give the cache more.",
             drift=False,
         )
 
@@ -161,24 +236,25 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> t
         metrics: The metrics.
         most: How many ran at once, 0 where nobody saw it.
     """
-    engine = metrics.engine if metrics is not None else seen.engine
-    fewer, larger = _TURNS.get(engine, _TURNS["vllm"])
-    more = f"or give the cache more: {larger}"
+    flags = _flags(seen, metrics)
+    more = f"or give the cache more: {', '.join(filter(None, (f'a higher {flags.pool}', flags.others)))}"
+    fewer = f"let fewer run at once (a lower {flags.at_once}), {more}."
+    fewer_first = f"{fewer[0].upper()}{fewer[1:]}"
     tokens = seen.smallest("kv_cache_size_tokens")
     size = tokens.value if tokens else metrics.config_number("kv_cache_size_tokens") if metrics else None
     if metrics is None or metrics.prompt is None or metrics.output is None or not size:
-        return f"Let fewer run at once (a lower {fewer}), {more}.", None
+        return fewer_first, None
     mean = metrics.prompt.mean + metrics.output.mean
     if mean <= 0:
-        return f"Let fewer run at once (a lower {fewer}), {more}.", None
+        return fewer_first, None
     whole = int(size / mean)
     held = (
         f"A request of the measured means ({metrics.prompt.mean:,.0f} + {metrics.output.mean:,.0f} tokens) ends at "
         f"{mean:,.0f}; the cache of {size:,.0f} holds {whole:,} of them whole."
     )
     if most and whole >= most:
-        return f"Longer requests than the mean filled it: let fewer run at once (a lower {fewer}), {more}.", held
-    return f"{fewer} {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
+        return f"Longer requests than the mean filled it: {fewer}", held
+    return f"{flags.at_once} {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
 
 
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -235,9 +311,9 @@ def _prefix_cache(seen: Observation, metrics: Metrics | None) -> Iterator[Findin
 # -- refusals
 
 
-def _refused(refusal: Refusal, seen: Observation) -> Finding:
+def _refused(refusal: Refusal, seen: Observation, plan: Plan | None) -> Finding:
     """Return what an error about memory means, with the direction to turn the flag."""
-    words, change = _meaning(refusal, seen)
+    words, change = _meaning(refusal, seen, plan)
     often = f" ({refusal.times:,} times)" if refusal.times > 1 else ""
     over = seen.phase == SERVING and refusal.phase != SERVING
     if over:
@@ -250,6 +326,7 @@ def _refused(refusal: Refusal, seen: Observation) -> Finding:
 def _when(refusal: Refusal) -> str:
     if refusal.name == "out_of_memory":
         words = {
+            UNSEEN: "Out of memory",
             LOADING: "Out of memory while loading",
             PROFILING: "Out of memory in the profile run",
             CAPTURING: "Out of memory while starting",
@@ -259,7 +336,7 @@ def _when(refusal: Refusal) -> str:
     return "A start-up failure"
 
 
-def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
+def _meaning(refusal: Refusal, seen: Observation, plan: Plan | None) -> tuple[str, str]:
     """Return (what it means, what to do)."""
     f = refusal.figures
     if refusal.name == "start_free":
@@ -267,12 +344,14 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
         least = int(100 * f["free"] / f["total"]) / 100 if f.get("total") else 0
         words = (
             f"{UTILIZATION} {f.get('fraction', 0):g} asks for {gib(int(f.get('budget', 0)))} GiB and "
-            f"{gib(int(f.get('free', 0)))} of {gib(int(f.get('total', 0)))} are free: another process holds "
-            f"{gib(int(held))}."
+            f"{gib(int(f.get('free', 0)))} of {gib(int(f.get('total', 0)))} are free: "
         )
-        return words, f"End the other process, or lower {UTILIZATION} to {least:g} or less."
+        lower = f"ower {UTILIZATION} to {least:g} or less."
+        if held <= OWN_CONTEXT:
+            return f"{words}a CUDA context takes {gib(int(held))}.", f"L{lower}"
+        return f"{words}another process holds {gib(int(held))}.", f"End the other process, or l{lower}"
     if refusal.name == "cache_too_small":
-        return _too_small(f, seen)
+        return _too_small(f, seen, plan)
     if refusal.name == "cache_too_small_v0":
         return (
             f"one request may have {f.get('length', 0):,.0f} tokens and the cache holds {f.get('fits', 0):,.0f}.",
@@ -281,6 +360,12 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
     if refusal.name == "no_cache_memory":
         if seen.engine == "sglang":
             return "nothing is left for the cache.", "Raise --mem-fraction-static."
+        weights, total = seen.largest("weights"), _card_bytes(seen, plan)
+        if weights is not None and total and weights.value > HIGHEST_FRACTION * total:
+            return (
+                "the weights fill the card; not one block of the cache fits.",
+                "Use more GPUs (-tp) or smaller weights; no fraction helps.",
+            )
         return (
             "weights, activations and graphs alone exceed the budget; not one block of the cache fits.",
             f"Raise {UTILIZATION}, lower --max-num-batched-tokens, use more GPUs or smaller weights.",
@@ -290,10 +375,16 @@ def _meaning(refusal: Refusal, seen: Observation) -> tuple[str, str]:
             "the card's free memory grew during the profile run: another process gave some back in the middle of it.",
             "Start it again when nothing else starts or stops on the card.",
         )
+    if refusal.name == "host_memory":
+        needed, free = (gib(int(f.get(name, 0))) for name in ("needed", "free"))
+        return (
+            f"the cache needs {needed} GiB of the host's memory and {free} are free.",
+            "Lower --kv-cache-memory-bytes (VLLM_CPU_KVCACHE_SPACE), or end what else uses the memory.",
+        )
     return _out_of_memory(refusal, seen.engine)
 
 
-def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, str]:
+def _too_small(figures: Mapping[str, float], seen: Observation, plan: Plan | None) -> tuple[str, str]:
     length, fits = figures.get("length", 0), figures.get("fits", 0)
     needed, available = figures.get("needed", 0), figures.get("available", 0)
     words = (
@@ -302,33 +393,81 @@ def _too_small(figures: Mapping[str, float], seen: Observation) -> tuple[str, st
     if needed - available < PRINTED and fits:  # both round to the same figure, or to nothing
         words = f"one request may have {length:,.0f} tokens and the cache holds one of {fits:,.0f}"
     shorter = f"lower --max-model-len to {fits:.0f}" if fits else "lower --max-model-len"
-    blocks = seen.setting("num_gpu_blocks_override")
-    if blocks is not None and blocks.value:
-        name = flag("num_gpu_blocks_override")
-        enough = f" to {ceil(blocks.value * length / fits)} or more" if fits and isinstance(blocks.value, int) else ""
+    fixed = _fixed_pool(seen)
+    if fixed is not None:
+        name, value = flag(fixed[0]), fixed[1]
+        enough = ""
+        if fixed[0] == "kv_cache_memory_bytes":
+            enough = f" to {gib(int(needed))}GiB or more" if needed > available else ""
+        elif fits and isinstance(value, int):
+            enough = f" to {ceil(value * length / fits)} or more"
         return (
-            f"{words}: {name} {blocks.value} fixes the pool, so that no fraction helps.",
+            f"{words}: {name} {value} fixes the pool, so that no fraction helps.",
             f"Leave {name} out or raise it{enough}, or {shorter}.",
         )
-    total = seen.smallest("total")
-    raised = ""
-    fraction = seen.largest("gpu_memory_utilization")
-    if total is not None and fraction is not None and total.value > 0 and needed > available:
-        wanted = ceil(100 * (fraction.value + (needed - available) / total.value)) / 100
-        raised = f" to {wanted:g} or more" if wanted <= 0.98 else ""  # noqa: PLR2004 - the context needs the rest
-    change = (
-        f"Raise {UTILIZATION}{raised} (an allocation that fails while serving would ask for the opposite), {shorter}, "
-        "use --kv-cache-dtype fp8 or more GPUs."
+    total, fraction = _card_bytes(seen, plan), _fraction(seen)
+    wanted = ceil(100 * (fraction + (needed - available) / total)) / 100 if total and fraction else 0.0
+    raise_it = (
+        f"Raise {UTILIZATION}{f' to {wanted:g} or more' if wanted > fraction else ''} (an allocation that fails while "
+        f"serving would ask for the opposite), {shorter}, use --kv-cache-dtype fp8 or more GPUs."
     )
-    return f"{words}, short by {gib(int(needed - available))}.", change
+    if wanted > HIGHEST_FRACTION:  # the context needs the rest
+        raise_it = (
+            f"A higher {UTILIZATION} is not enough (it would have to be {wanted:g}): {shorter}, use --kv-cache-dtype "
+            "fp8 or more GPUs."
+        )
+    return f"{words}, short by {gib(int(needed - available))}.", raise_it
+
+
+def _card_bytes(seen: Observation, plan: Plan | None) -> float:
+    """Return the memory of the card as the engine sees it, 0 where neither the log nor the plan tells."""
+    figure = seen.smallest("total")
+    if figure is not None:
+        return figure.value
+    if plan is None or seen.on_cpu:
+        return 0.0
+    gpu = plan.document["gpu"]
+    return float(gpu["engine_total_bytes"] or gpu["memory_bytes"])
+
+
+def _fraction(seen: Observation) -> float:
+    """Return the fraction that the engine runs with: printed, typed, or its version's own; 0 where none is known."""
+    figure = seen.largest("gpu_memory_utilization")
+    if figure is not None:
+        return figure.value
+    said = seen.flags.get("gpu_memory_utilization")
+    if said is not None and isinstance(said.value, float):
+        return said.value
+    try:
+        return facts.rules(facts.parse_version(str(seen.version.value))).utilization if seen.version else 0.0
+    except InputError:
+        return 0.0
+
+
+def _held_by_others(figures: Mapping[str, float]) -> float:
+    """Return the bytes of a card that others hold, as torch's error tells; 0 where it does not or they are few."""
+    if not {"capacity", "unused", "own"} <= figures.keys():
+        return 0.0
+    others = figures["capacity"] - figures["unused"] - figures["own"]
+    return others if others > OTHER_PROCESS else 0.0
 
 
 def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
     """Return what an allocation that failed means; it depends on how far the engine had come."""
     if engine == "llama.cpp":
         return "a buffer has no place on the device.", "Lower -ngl, -c, -np or -ub, or let --fit choose them."
+    fraction = "--mem-fraction-static" if engine == "sglang" else UTILIZATION
+    others = _held_by_others(refusal.figures)
+    if others:
+        return (
+            f"{gib(int(others))} GiB of the card belong to other processes.",
+            f"Find them with nvidia-smi and end them, or leave them room: a lower {fraction}.",
+        )
     if engine == "sglang" and refusal.phase in (CAPTURING, SERVING):
         return "the pool took what activations need.", "Lower --mem-fraction-static or --chunked-prefill-size."
+    if refusal.phase == UNSEEN:
+        either = f"If it was serving, lower {fraction}; if it was loading, use more GPUs (-tp) or smaller weights."
+        return "the log does not show how far the engine had come.", f"{either} The log from its start on tells."
     if refusal.phase == LOADING:
         return "the weights do not fit.", "Use more GPUs (-tp) or smaller weights; no fraction helps."
     if refusal.phase == PROFILING:
@@ -339,7 +478,7 @@ def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
     if refusal.phase == CAPTURING:
         return (
             "the pool left no room for CUDA graphs and buffers.",
-            f"Lower {UTILIZATION} by some hundredths, or use --enforce-eager.",
+            f"Lower {UTILIZATION} by some hundredths, or --max-num-seqs, or use --enforce-eager.",
         )
     return (
         "the pool took what activations and other processes need.",
@@ -450,13 +589,16 @@ def _terms(plan: Plan | None, rows: Sequence[Row], differing: Sequence[Differenc
     if plan is None:
         return
     explained = {item.name for item in differing}
+    wrong = {row.name for row in rows if row.ok is False}
     for row in rows:
         meaning = _TERMS.get(row.name)
         if meaning is None or row.ok is not False or not row.plan or row.actual is None:
             continue
+        if row.name == "weights + non-torch" and "weights" in wrong:  # the sum says it again
+            continue
         figures = f"{gib(int(row.actual))} GiB, {gib(int(row.low or 0))}–{gib(int(row.high or 0))} planned"
         why, change = meaning(row.actual - row.plan, row.actual / row.plan, explained)
-        name = row.name.partition(",")[0].replace(" ", "_").replace("-", "_").lower()
+        name = row.name.partition(",")[0].replace(" + ", "_").replace(" ", "_").replace("-", "_").lower()
         yield Finding(name, f"{row.name.partition(',')[0]}: {figures}: {why}.", change, drift=True, place=row.place)
 
 
@@ -515,6 +657,16 @@ def _weights(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:
     return words, "Compare --dtype, --quantization, -tp and the model's revision with the plan's."
 
 
+def _consumed(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
+    """Since 0.27 the engine prints the two as one."""
+    if more > 0:
+        return (
+            "other weights, communication buffers, or another process that grew meanwhile",
+            "Compare the row of the weights with the plan's; see who is on the card with nvidia-smi.",
+        )
+    return "other weights or fewer buffers than estimated", "Compare the row of the weights with the plan's."
+
+
 def _graphs(more: float, ratio: float, explained: set[str]) -> tuple[str, str]:  # noqa: ARG001
     if more > 0:
         return (
@@ -542,8 +694,10 @@ def _non_torch(more: float, ratio: float, explained: set[str]) -> tuple[str, str
 _TERMS: Mapping[str, Callable[[float, float, set[str]], tuple[str, str]]] = {
     "GPU memory": _card,
     "weights": _weights,
+    "weights + non-torch": _consumed,
     "CUDA graphs": _graphs,
     "activations, peak": _activations,
+    "activations + graphs": _activations,
     "non-torch": _non_torch,
 }
 """What a term outside its interval means: (bytes more than planned, actual over planned, choices that differ)."""

@@ -6,7 +6,8 @@ Source: llama.cpp of 2026-10, and public logs back to 2024 (`llm_load_tensors`, 
 from __future__ import annotations
 
 from kvbudget.check.observation import CAPTURING, PROFILING, SERVING
-from kvbudget.check.rows import COUNT, MIB_UNIT, Row, from_call
+from kvbudget.check.rows import COUNT, MIB_UNIT, SUM, Row, from_call
+from kvbudget.facts.log_lines import PATTERNS
 
 ENGINE = "llama.cpp"
 
@@ -21,37 +22,38 @@ ROWS: tuple[Row, ...] = (
     Row("build: ", r"\bbuild: (?P<version>[0-9]{1,7}) \(", starts="server"),
     Row(
         "buffer size =",
-        rf"load_tensors:\s+(?P<device>\S{{1,60}}) (?:model )?buffer size =\s+(?P<size>{_MIB}) MiB",
+        PATTERNS["llamacpp_weights"],
         _mib("weights"),
         phase=PROFILING,
         per_device=True,
+        again=SUM,
     ),
     Row(
         "KV buffer size =",
-        rf"llama_kv_cache\w*:\s+(?P<device>\S{{1,60}}) KV buffer size =\s+(?P<size>{_MIB}) MiB",
+        PATTERNS["llamacpp_cache"],
         _mib("kv_cache"),
         phase=CAPTURING,
         per_device=True,
+        again=SUM,
     ),
     Row(
         "RS buffer size =",
-        rf"llama_memory_recurrent:\s+(?P<device>\S{{1,60}}) RS buffer size =\s+(?P<size>{_MIB}) MiB",
+        PATTERNS["llamacpp_state"],
         _mib("state"),
         phase=CAPTURING,
         per_device=True,
+        again=SUM,
     ),
     Row(
         "compute buffer size =",
-        rf"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+(?P<device>\S{{1,60}}) compute buffer size =\s+"
-        rf"(?P<size>{_MIB}) MiB",
+        PATTERNS["llamacpp_compute"],
         _mib("compute_buffer"),
         phase=CAPTURING,
         per_device=True,
     ),
     Row(
         "output buffer size =",
-        rf"(?:llama_context|llama_new_context_with_model):\s+(?P<device>\S{{1,60}})\s+output buffer size =\s+"
-        rf"(?P<size>{_MIB}) MiB",
+        PATTERNS["llamacpp_output"],
         _mib("output_buffer"),
         per_device=True,
     ),
@@ -78,7 +80,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         " cells,",
-        rf"llama_kv_cache\w*: size =\s+{_MIB} MiB \(\s*(?P<cells>[0-9]{{1,12}}) cells,\s+[0-9]+ layers,\s+(?P<slots>[0-9]+)",
+        PATTERNS["llamacpp_cells"],
         {"cells": ("cells", COUNT), "slots": ("slots", COUNT)},
         phase=CAPTURING,
     ),
@@ -92,7 +94,14 @@ ROWS: tuple[Row, ...] = (
     Row(
         "failed to find free space in the KV cache",
         r"failed to find free space in the KV cache",
-        preempts=True,
+        preempts=True,  # the batch is split and tried again; where that does not help, a request ends
     ),
     Row("out of memory", r"ggml\w*: .{0,200}out of memory|cudaMalloc failed: out of memory", refusal="out_of_memory"),
+    Row("OutOfDeviceMemory", r"ErrorOutOfDeviceMemory", refusal="out_of_memory"),
+    Row("unable to allocate", r"unable to allocate \S{1,60} buffer", refusal="out_of_memory"),
+    Row(
+        "failed to allocate",
+        r"failed to allocate (?:\S{1,40} ){0,2}buffers?\b",
+        refusal="out_of_memory",
+    ),
 )

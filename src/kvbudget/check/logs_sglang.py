@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from kvbudget.check.observation import CAPTURING, PROFILING, SERVING
-from kvbudget.check.rows import COUNT, GIB_UNIT, Row, from_call
+from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
+from kvbudget.check.rows import COUNT, GIB_UNIT, LARGEST, SUM, Row, from_call
+from kvbudget.facts.log_lines import PATTERNS
 
 ENGINE = "sglang"
 
 _GB = r"-?[0-9.]{1,18}"
+_COUNT = r"[0-9,]{1,20}"
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -21,34 +23,54 @@ ROWS: tuple[Row, ...] = (
         "Load weight begin",
         rf"Load weight begin\. avail mem=(?P<free>{_GB}) GB",
         {"free": ("free_at_start", GIB_UNIT)},
+        phase=LOADING,
+        again=LARGEST,  # a draft is loaded when the target is there
     ),
     Row(
         "Load weight end",
-        rf"Load weight end\..{{0,400}}?avail mem=(?P<free>{_GB}) GB(?:, mem usage=(?P<weights>{_GB}) GB)?",
-        {"weights": ("weights", GIB_UNIT), "free": ("free_after_load", GIB_UNIT)},
+        PATTERNS["sglang_weights"],
+        {"weights": ("weights", GIB_UNIT)},
         phase=PROFILING,
+        again=SUM,
     ),
     Row(
-        "KV Cache is allocated",
-        rf"KV Cache is allocated\..{{0,400}}?#tokens: (?P<tokens>[0-9,]{{1,20}}), K size: (?P<k>{_GB}) GB, V size: (?P<v>{_GB}) GB",
+        " is allocated. dtype: ",
+        PATTERNS["sglang_cache"],
         {"tokens": ("kv_cache_size_tokens", COUNT), "k": ("k_cache", GIB_UNIT), "v": ("v_cache", GIB_UNIT)},
         phase=CAPTURING,
+        again=SUM,
     ),
     Row(
-        "KV Cache is allocated",
-        rf"KV Cache is allocated\..{{0,400}}?#tokens: (?P<tokens>[0-9,]{{1,20}}), KV size: (?P<kv>{_GB}) GB",
-        {"tokens": ("kv_cache_size_tokens", COUNT), "kv": ("available_kv_cache_memory", GIB_UNIT)},
+        " is allocated. dtype: ",
+        PATTERNS["sglang_latent_cache"],
+        {"tokens": ("kv_cache_size_tokens", COUNT), "k": ("kv_cache", GIB_UNIT)},
         phase=CAPTURING,
+        again=SUM,
     ),
     Row(
-        "Capture cuda graph end",
-        rf"Capture cuda graph end\..{{0,400}}?mem usage=(?P<graphs>{_GB}) GB",
+        "Post-capture KV sizing: ",
+        rf"KV cache allocated\. dtype: \S{{1,60}}, #tokens: (?P<tokens>{_COUNT}), KV size: (?P<kv>{_GB}) GB",
+        {"tokens": ("kv_cache_size_tokens", COUNT), "kv": ("kv_cache", GIB_UNIT)},
+        phase=CAPTURING,
+        again=SUM,
+    ),
+    Row(
+        "Mamba Cache is allocated",
+        rf"Mamba Cache is allocated\..{{0,200}}?conv_state size: (?P<conv>{_GB})GB, ssm_state size: (?P<ssm>{_GB})GB",
+        {"conv": ("state", GIB_UNIT), "ssm": ("state", GIB_UNIT)},
+        phase=CAPTURING,
+        again=SUM,
+    ),
+    Row(
+        "graph end.",
+        PATTERNS["sglang_graphs"],
         {"graphs": ("cuda_graphs", GIB_UNIT)},
         phase=CAPTURING,
+        again=SUM,
     ),
     Row(
         "max_total_num_tokens=",
-        r"max_total_num_tokens=(?P<tokens>[0-9]{1,15})\b.{0,400}?context_len=(?P<length>[0-9]{1,15})",
+        PATTERNS["sglang_limits"],
         {"tokens": ("kv_cache_size_tokens", COUNT), "length": ("max_model_len", COUNT)},
         phase=CAPTURING,
     ),
@@ -60,23 +82,31 @@ ROWS: tuple[Row, ...] = (
     Row("The server is fired up", r"The server is fired up and ready to roll", phase=SERVING),
     Row(
         "Decode batch",
-        r"Decode batch[.,].{0,400}?#running-req: (?P<running>[0-9]{1,12}),.{0,400}?token usage: (?P<kv_share>[0-9.]{1,10})"
-        r"(?:.{0,400}?gen throughput \(token/s\): (?P<generation>[0-9.]{1,18}))?(?:.{0,400}?#queue-req: (?P<waiting>[0-9]{1,12}))?",
+        PATTERNS["sglang_stats"],
         stats=True,
+        tells_preemptions=True,
+        phase=SERVING,
+    ),
+    Row(
+        "Prefill batch",
+        rf"Prefill batch.{{1,400}}?token usage: (?P<kv_share>[0-9.]{{1,10}}),.{{0,400}}?#running-req: (?P<running>{_COUNT}), "
+        rf"#queue-req: (?P<waiting>{_COUNT})",
+        stats=True,
+        tells_preemptions=True,
         phase=SERVING,
     ),
     Row(
         "#retracted_reqs: ",
-        r"(?:KV cache pool is full|Decode out of memory happened).{0,400}?#retracted_reqs: (?P<preemptions>[0-9]{1,12})",
+        PATTERNS["sglang_retracted"],
         preempts=True,
     ),
     Row(
         "increase --mem-fraction-static",
-        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        PATTERNS["sglang_no_cache_memory"],
         refusal="no_cache_memory",
     ),
     Row(
-        "mem_fraction_static=",
+        "Current value: mem_fraction_static=",
         r"(?P<settings>mem_fraction_static=[0-9.]{1,10})",
         settings=from_call,
     ),

@@ -6,21 +6,19 @@ format strings of the released wheels 0.6.6 to 0.33.0, and public logs of older 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kvbudget.check.observation import CAPTURING, PROFILING, SERVING
-from kvbudget.check.rows import COUNT, FLAG, GIB_UNIT, Row, from_call, from_dict
-from kvbudget.facts.log_lines import LOG_LINES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
+from kvbudget.check.rows import COUNT, FLAG, GIB_UNIT, SIZED, SMALLEST, Row, from_call, from_dict
+from kvbudget.facts.log_lines import PATTERNS
 
 ENGINE = "vllm"
 
-_PATTERNS: Mapping[str, str] = {line.name: line.pattern for line in LOG_LINES}
-
 _GIB = r"-?[0-9.]{1,18}"
 _NUMBER = r"[0-9][0-9.]{0,17}"
+_REQUESTS = r"[0-9]{1,12}"
+_THROUGHPUT = (
+    rf"Avg prompt throughput: (?P<prompt>{_NUMBER}) tokens/s, "
+    rf"Avg generation throughput: (?P<generation>{_NUMBER}) tokens/s, "
+)
 
 
 def _gib(**groups: str) -> dict[str, tuple[str, str]]:
@@ -29,11 +27,15 @@ def _gib(**groups: str) -> dict[str, tuple[str, str]]:
 
 ROWS: tuple[Row, ...] = (
     # -- who it is and what it was asked
-    Row("API server version", r"vLLM API server version (?P<version>[\w.+-]{1,40})", starts="server"),
-    Row("█  version ", r"█\s+version (?P<version>[\w.+-]{1,40})", starts="server"),
-    Row("█  model ", r"█\s+model\s+(?P<model>\S{1,500})"),
-    Row("non-default args: ", r"non-default args: (?P<settings>\{.*)", settings=from_dict, typed=True),
-    Row("args: Namespace(", r"\bargs: Namespace\((?P<settings>.*)", settings=from_call, typed=True),
+    Row(
+        "server version",
+        r"vLLM (?:API )?server version (?P<version>[\w.+-]{1,40})(?:, serving model (?P<model>\S{1,500}))?",
+        starts="server",
+    ),
+    Row("█", r"█\s+version (?P<version>[\w.+-]{1,40})", starts="server"),
+    Row("█", r"█\s+model\s+(?P<model>\S{1,500})"),
+    Row("non-default args: ", r"non-default args: (?P<settings>\{.*)", settings=from_dict, typed=True, phase=LOADING),
+    Row("args: Namespace(", r"\bargs: Namespace\((?P<settings>.*)", settings=from_call, typed=True, phase=LOADING),
     Row(
         "LLM engine (v",
         r"Initializing an? (?:V[01] )?LLM engine \(v(?P<version>[\w.+-]{1,40})\) with config: (?P<settings>.*)",
@@ -48,21 +50,19 @@ ROWS: tuple[Row, ...] = (
     Row("Using max model len ", r"Using max model len (?P<length>[0-9]{1,15})", {"length": ("max_model_len", COUNT)}),
     Row("device_name=", r"(?P<settings>device_name=[\w-]{1,80})", settings=from_call),
     # -- weights
-    Row("weights took", _PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
-    Row("Model loading took", _PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
+    Row("Starting to load model", r"Starting to load model", phase=LOADING),
+    Row("weights took", PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
+    Row("Model loading took", PATTERNS["model_loading"], _gib(gib="weights"), phase=PROFILING),
     # -- the profile run of V0
     Row(
         "total_gpu_memory (",
-        rf"total_gpu_memory \((?P<total>{_GIB})\s?GiB\) x gpu_memory_utilization \((?P<fraction>{_NUMBER})\) = "
-        rf"(?P<budget>{_GIB})\s?GiB",
+        PATTERNS["budget_v0"],
         _gib(total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
         phase=PROFILING,
     ),
     Row(
         "model weights take",
-        rf"model weights take (?P<weights>{_GIB})\s?GiB; non_torch_memory takes (?P<non_torch>{_GIB})\s?GiB; PyTorch "
-        rf"activation peak memory takes (?P<activations>{_GIB})\s?GiB; the rest of the memory reserved for KV Cache is "
-        rf"(?P<kv>{_GIB})\s?GiB",
+        PATTERNS["parts_v0"],
         _gib(weights="weights", non_torch="non_torch", activations="activations", kv="available_kv_cache_memory"),
         phase=CAPTURING,
     ),
@@ -92,7 +92,7 @@ ROWS: tuple[Row, ...] = (
         _gib(kv="available_kv_cache_memory"),
         phase=CAPTURING,
     ),
-    # -- the profile run of V1; the first three at VLLM_LOGGING_LEVEL=DEBUG
+    # -- the profile run of V1; the first two at VLLM_LOGGING_LEVEL=DEBUG
     Row(
         "Initial free memory",
         rf"Initial free memory: (?P<free>{_GIB}) GiB[;,] [Rr]equested memory: (?P<fraction>{_NUMBER}) \(util\), "
@@ -107,16 +107,15 @@ ROWS: tuple[Row, ...] = (
         _gib(activations="activations", non_torch="non_torch", consumed="consumed", weights="weights"),
     ),
     Row(
-        "Available KV cache memory", _PATTERNS["available_kv"], _gib(pool="available_kv_cache_memory"), phase=CAPTURING
+        "Available KV cache memory",
+        PATTERNS["available_kv"],
+        _gib(pool="available_kv_cache_memory"),
+        phase=CAPTURING,
+        again=SMALLEST,
     ),
     Row(
         "Free memory on device",
-        rf"Free memory on device \((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup\. Desired GPU memory utilization "
-        rf"is \((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)\. Actual usage is "
-        rf"(?:(?P<weights>{_GIB}) GiB for weight, |(?P<consumed>{_GIB}) GiB for consumed memory \(weights \+ non-torch\), )"
-        rf"(?P<activations>{_GIB}) GiB for peak activation, "
-        rf"(?:(?P<non_torch>{_GIB}) GiB for non-torch memory, )?and (?P<graphs>{_GIB}) GiB for CUDAGraph memory\."
-        rf"(?:.{{0,400}}?Current kv cache memory in use is (?P<kv>{_GIB}) GiB)?",
+        PATTERNS["usage"],
         _gib(
             free="free_at_start",
             total="total",
@@ -124,6 +123,7 @@ ROWS: tuple[Row, ...] = (
             weights="weights",
             consumed="consumed",
             activations="activations",
+            working="activations_and_graphs",
             non_torch="non_torch",
             graphs="cuda_graphs",
             kv="available_kv_cache_memory",
@@ -138,31 +138,27 @@ ROWS: tuple[Row, ...] = (
         phase=CAPTURING,
     ),
     Row(
-        "initial KV cache memory",
-        rf"Initial free memory (?P<free>{_GIB}) GiB, reserved (?P<kv>{_GIB}) GiB memory for KV Cache",
-        _gib(free="free_at_start", kv="available_kv_cache_memory"),
-        phase=CAPTURING,
-    ),
-    Row(
         "memory for KV Cache as specified",
-        rf"Initial free memory (?P<free>{_GIB}) GiB, reserved (?P<kv>{_GIB}) GiB",
+        PATTERNS["fixed_pool"],
         _gib(free="free_at_start", kv="available_kv_cache_memory"),
         phase=CAPTURING,
     ),
     # -- the cache
-    Row("KV cache size: ", _PATTERNS["kv_cache_size"], {"tokens": ("kv_cache_size_tokens", COUNT)}, phase=CAPTURING),
+    Row(
+        "KV cache size: ",
+        PATTERNS["kv_cache_size"],
+        {"tokens": ("kv_cache_size_tokens", COUNT)},
+        phase=CAPTURING,
+        again=SMALLEST,
+    ),
     Row(
         "Maximum concurrency for",
-        _PATTERNS["max_concurrency"],
+        PATTERNS["max_concurrency"],
         {"length": ("max_model_len", COUNT), "concurrency": ("max_concurrency", FLAG)},
         phase=CAPTURING,
+        again=SMALLEST,
     ),
-    Row(
-        " blocks: ",
-        r"(?:# )?(?:GPU|cuda|CUDA|CPU|cpu|rocm|xpu) blocks: (?P<blocks>[0-9,]{1,20})(?:, # CPU blocks: [0-9,]{1,20})?",
-        {"blocks": ("num_gpu_blocks", COUNT)},
-        phase=CAPTURING,
-    ),
+    Row(" blocks: ", PATTERNS["gpu_blocks"], {"blocks": ("num_gpu_blocks", COUNT)}, phase=CAPTURING),
     Row(
         "num_gpu_blocks_override=",
         r"Overriding num_gpu_blocks=[0-9]{1,15} with num_gpu_blocks_override=(?P<blocks>[0-9]{1,15})",
@@ -175,31 +171,38 @@ ROWS: tuple[Row, ...] = (
         {"fits": ("max_model_len", COUNT)},
         phase=CAPTURING,
     ),
-    Row("Setting attention block size to", _PATTERNS["hybrid_block"], {"tokens": ("block_size", COUNT)}),
+    Row("Setting attention block size to", PATTERNS["hybrid_block"], {"tokens": ("block_size", COUNT)}),
     # -- CUDA graphs
-    Row("Graph capturing finished", _PATTERNS["graphs"], _gib(gib="cuda_graphs"), phase=CAPTURING),
+    Row("Graph capturing finished", PATTERNS["graphs"], _gib(gib="cuda_graphs"), phase=CAPTURING),
     Row(
         "CUDA graph pool memory",
-        _PATTERNS["graph_pool"],
+        PATTERNS["graph_pool"],
         _gib(actual="cuda_graphs", estimated="cuda_graphs_estimated"),
         phase=CAPTURING,
     ),
     Row(
         "Estimated CUDA graph memory",
-        rf"Estimated CUDA graph memory: (?P<estimated>{_GIB}) GiB",
-        _gib(estimated="cuda_graphs_estimated"),
+        PATTERNS["graphs_estimate"],
+        _gib(estimated_graphs="cuda_graphs_estimated"),
         phase=CAPTURING,
     ),
     # -- it serves
     Row("init engine (profile", r"init engine \(profile, create kv cache", phase=SERVING),
-    Row("Application startup complete", r"Application startup complete", phase=SERVING),
+    Row("Application startup complete", r"Application startup complete", phase=SERVING, anyones=True),
     Row("Starting vLLM ", r"Starting vLLM (?:API )?server", phase=SERVING),
     Row(
-        "Running: ",
-        rf"(?:Avg prompt throughput: (?P<prompt>{_NUMBER}) tokens/s, Avg generation throughput: (?P<generation>{_NUMBER}) "
-        r"tokens/s, )?Running: (?P<running>[0-9]{1,12}) reqs, (?:Swapped: [0-9]{1,12} reqs, )?(?:Waiting|Pending): "
-        rf"(?P<waiting>[0-9]{{1,12}}) reqs,.{{0,400}}?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%"
-        rf"(?:, Prefix cache hit rate: (?:GPU: )?(?P<hits>{_NUMBER})%)?",
+        "Swapped: ",
+        rf"(?:{_THROUGHPUT})?Running: (?P<running>{_REQUESTS}) reqs, Swapped: {_REQUESTS} reqs, "
+        rf"Pending: (?P<waiting>{_REQUESTS}) reqs, [A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%",
+        stats=True,
+        tells_preemptions=True,
+        phase=SERVING,
+    ),
+    Row("Prefix cache hit rate: GPU", rf"Prefix cache hit rate: GPU: (?P<hits>{_NUMBER})%", stats=True, phase=SERVING),
+    Row(
+        "Waiting: ",
+        rf"(?:{_THROUGHPUT})?Running: (?P<running>{_REQUESTS}) reqs, Waiting: (?P<waiting>{_REQUESTS}) reqs,"
+        rf".{{0,400}}?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%(?:, Prefix cache hit rate: (?P<hits>{_NUMBER})%)?",
         stats=True,
         phase=SERVING,
     ),
@@ -214,30 +217,58 @@ ROWS: tuple[Row, ...] = (
     # -- it refuses
     Row(
         "on startup is less than",
-        rf"Free memory on device.{{0,80}}?\((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup is less than .{{0,120}}?"
-        rf"\((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)",
+        PATTERNS["start_free"],
         _gib(free="free_at_start", total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
         refusal="start_free",
         errors={"free": GIB_UNIT, "total": GIB_UNIT, "budget": GIB_UNIT, "fraction": FLAG},
     ),
-    Row("No available memory for the cache", _PATTERNS["no_cache_memory"], refusal="no_cache_memory"),
+    Row(
+        "Externally held weights",
+        rf"Externally held weights on device.{{0,80}}?\((?P<held>{_GIB})/(?P<total>{_GIB}) GiB\) exceed .{{0,120}}?"
+        rf"\((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)",
+        _gib(total="total", budget="budget") | {"fraction": ("gpu_memory_utilization", FLAG)},
+        refusal="no_cache_memory",
+        errors={"held": GIB_UNIT, "total": GIB_UNIT, "budget": GIB_UNIT},
+    ),
+    Row(
+        "for the KV cache. On the CPU backend",
+        rf"The worker already uses (?P<used>{_GIB}) GiB .{{0,80}}?more than the (?P<budget>{_GIB}) GiB of CPU memory",
+        refusal="no_cache_memory",
+        errors={"used": GIB_UNIT, "budget": GIB_UNIT},
+    ),
+    Row(
+        "is less than requested memory for kv",
+        rf"Available memory on node \d{{1,4}} \((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on kv cache allocation is less "
+        rf"than requested memory for kv \((?P<needed>{_GIB})",
+        refusal="host_memory",
+        errors={"free": GIB_UNIT, "total": GIB_UNIT, "needed": GIB_UNIT},
+    ),
+    Row("No available memory for the cache", PATTERNS["no_cache_memory"], refusal="no_cache_memory"),
     Row(
         "To serve at least one request",
-        _PATTERNS["cache_too_small"],
+        PATTERNS["cache_too_small"],
         refusal="cache_too_small",
         errors={"length": COUNT, "needed": GIB_UNIT, "available": GIB_UNIT, "fits": COUNT},
     ),
     Row(
         "is larger than the maximum number of tokens",
-        _PATTERNS["cache_too_small_v0"],
+        PATTERNS["cache_too_small_v0"],
         refusal="cache_too_small_v0",
         errors={"length": COUNT, "fits": COUNT},
     ),
     Row("Cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len: not enough", refusal="no_cache_memory"),
     Row(
         "out of memory",
-        r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<size>[0-9.]{1,18}) (?P<unit>[KMGT]iB)",
+        PATTERNS["out_of_memory"],
         refusal="out_of_memory",
+        errors={"asked": SIZED, "capacity": SIZED, "unused": SIZED, "own": SIZED},
+        anyones=True,
+    ),
+    Row(
+        "out of memory",
+        r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'",
+        refusal="out_of_memory",
+        anyones=True,
     ),
     Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
 )

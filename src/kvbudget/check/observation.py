@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
-LOADING, PROFILING, CAPTURING, SERVING = "loading", "profiling", "capturing", "serving"
-"""How far an engine had come: weights, profile run, CUDA graphs, requests."""
+UNSEEN, LOADING, PROFILING, CAPTURING, SERVING = "", "loading", "profiling", "capturing", "serving"
+"""How far an engine had come: its start is not in the log, weights, profile run, CUDA graphs, requests."""
 
-PHASES = (LOADING, PROFILING, CAPTURING, SERVING)
+PHASES = (UNSEEN, LOADING, PROFILING, CAPTURING, SERVING)
 
 
 class Place(NamedTuple):
@@ -77,28 +78,33 @@ SIGNIFICANT = 1000
 """Values are kept to three digits, so that a spread of any length takes little memory."""
 
 
+def _three_digits(value: float) -> float:
+    return value if value < SIGNIFICANT else float(f"{value:.3g}")
+
+
 class Spread:
     """Values seen over time in bounded memory: how many, their mean, their largest, any quantile to three digits."""
 
     __slots__ = ("_bins", "_total", "count", "largest", "last")
 
-    def __init__(self, values: Iterable[float] = ()) -> None:
-        self._bins: dict[float, int] = {}
+    def __init__(self, values: Sequence[float] = ()) -> None:
+        self._bins: Counter[float] = Counter()
         self._total = 0.0
         self.count = 0
         self.largest = 0.0
         self.last = 0.0
-        for value in values:
-            self.add(value)
+        self.extend(values)
 
-    def add(self, value: float, times: int = 1) -> None:
-        """Add a value that is not negative."""
-        rounded = value if value < SIGNIFICANT else float(f"{value:.3g}")
-        self._bins[rounded] = self._bins.get(rounded, 0) + times
-        self._total += value * times
-        self.count += times
-        self.largest = max(self.largest, value)
-        self.last = value
+    def extend(self, values: Sequence[float]) -> None:
+        """Add values, none of them negative, in the order in which they were seen."""
+        if not values:
+            return
+        largest = max(values)
+        self._bins.update(values if largest < SIGNIFICANT else map(_three_digits, values))
+        self._total += sum(values)
+        self.count += len(values)
+        self.largest = max(self.largest, largest)
+        self.last = values[-1]
 
     @property
     def mean(self) -> float:
@@ -161,10 +167,10 @@ class Observation:
         resolved: What the engine made of it, by the same names.
         terms: Figures by name, one for each process that printed it, the newest start alone.
         refusals: Errors about memory, oldest first.
-        load: What its statistics say.
-        preemptions: How many requests lost their cache, None where the log cannot say.
+        load: What its statistics say, of the newest start that served.
+        preemptions: How many requests of that start lost their cache, None where the log cannot say.
         preempted: Where it says so.
-        phase: How far the newest start came.
+        phase: How far the newest start came, "" where the log does not have it.
         starts: How often it was started.
         first_time: The first time stamp, as printed, "" where there is none.
         last_time: The last one.
@@ -183,7 +189,7 @@ class Observation:
     load: Load = field(default_factory=Load)
     preemptions: int | None = None
     preempted: Place | None = None
-    phase: str = LOADING
+    phase: str = UNSEEN
     starts: int = 0
     first_time: str = ""
     last_time: str = ""
@@ -201,6 +207,12 @@ class Observation:
     def setting(self, name: str) -> Said | None:
         """Return what a flag is on the server: as the engine resolved it, else as it was typed."""
         return self.resolved.get(name) or self.flags.get(name)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a processor, whose memory is the host's and not a card's."""
+        device = self.setting("device_config")
+        return device is not None and str(device.value) == "cpu"
 
     @property
     def known(self) -> bool:
@@ -228,7 +240,7 @@ class Observation:
                     "name": refusal.name,
                     "text": refusal.text,
                     "figures": dict(refusal.figures),
-                    "phase": refusal.phase,
+                    "phase": refusal.phase or None,
                     "times": refusal.times,
                     "at": str(refusal.place),
                 }
@@ -236,7 +248,7 @@ class Observation:
             ],
             "load": self.load.to_dict(),
             "preemptions": self.preemptions,
-            "phase": self.phase,
+            "phase": self.phase or None,
             "starts": self.starts,
             "first_time": self.first_time or None,
             "last_time": self.last_time or None,

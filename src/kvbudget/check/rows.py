@@ -9,15 +9,19 @@ from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvbudget.units import GIB, MIB
+from kvbudget.units import GIB, KIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-GIB_UNIT, MIB_UNIT, COUNT, FLAG = "GiB", "MiB", "count", "flag"
+GIB_UNIT, MIB_UNIT, COUNT, FLAG, SIZED = "GiB", "MiB", "count", "flag", "sized"
 
-GIB_UNITS: Mapping[str, int] = {GIB_UNIT: GIB, MIB_UNIT: MIB}
-"""Units of memory, in bytes."""
+GIB_UNITS: Mapping[str, int] = {GIB_UNIT: GIB, MIB_UNIT: MIB, "KiB": KIB, "bytes": 1}
+"""Units of memory, in bytes; what is `SIZED` has one of them printed behind its number."""
+
+SMALLEST, LARGEST, SUM = "smallest", "largest", "sum"
+"""The smallest of what some versions print for each rank in one process (v1/core/kv_cache_utils.py, 0.8), the largest
+free memory (a draft is loaded when its target is there), the sum over models and pools."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -32,13 +36,16 @@ class Row(NamedTuple):
         phase: How far the engine has come when it prints this.
         refusal: The name of the error, if it is one.
         errors: Group -> unit of an error's figures.
+        again: Which figure counts where a process prints one more than once: the newest, or one of the words above.
         starts: What begins with this line: "server" or "engine".
         stats: A line of statistics: groups running, waiting, kv_usage (percent) or kv_share, prompt, generation, hits.
         settings: Reads the group "settings" into names and values.
+        tells_preemptions: The engine that prints these statistics logs its preemptions too: no line means none.
         typed: Those settings are what the operator typed.
         preempts: The line says that requests lost their cache; the group "preemptions" counts them, else it is one.
         cumulative: The count is that of all so far.
         per_device: The group "device" says whose figures they are.
+        anyones: Other programs print this too, so that it does not make their container an engine.
     """
 
     needle: str
@@ -47,13 +54,16 @@ class Row(NamedTuple):
     phase: str = ""
     refusal: str = ""
     errors: Mapping[str, str] = _NONE
+    again: str = ""
     starts: str = ""
     stats: bool = False
+    tells_preemptions: bool = False
     settings: Callable[[str], dict[str, Any]] | None = None
     typed: bool = False
     preempts: bool = False
     cumulative: bool = False
     per_device: bool = False
+    anyones: bool = False
 
 
 SAME_SETTING: Mapping[str, str] = MappingProxyType(
@@ -65,6 +75,7 @@ SAME_SETTING: Mapping[str, str] = MappingProxyType(
         "pp_size": "pipeline_parallel_size",
         "dp_size": "data_parallel_size",
         "context_length": "max_model_len",
+        "context_len": "max_model_len",
         "max_running_requests": "max_num_seqs",
         "chunked_prefill_size": "max_num_batched_tokens",
     }

@@ -15,6 +15,7 @@ from kvbudget.check.expected import QUEUE, RATE_ROOM, ROOM, RUNNING, expected_of
 from kvbudget.check.observation import Observation
 from kvbudget.check.settings import differences
 from kvbudget.errors import InputError
+from kvbudget.facts import vllm as facts
 from kvbudget.units import MIB
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def check(
 
 def _notes(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[str]:
     """Yield what limits the answer."""
-    if is_cpu(seen) and plan is not None:
+    if seen.on_cpu and plan is not None:
         yield "The engine runs on a CPU: its memory is the host's, so that the card's figures are not compared."
     if metrics is not None and metrics.engines > 1:
         yield (
@@ -191,6 +192,8 @@ def _notes(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Ite
         yield "Rates are means since the engine's process began, idle time included; --prometheus has those of a range."
     if seen.engine == "vllm" and seen.load.running.count and preemptions_of(seen, metrics) is None:
         yield "vLLM V1 writes no line for a preemption; --metrics URL counts them."
+    if seen.engine == "vllm" and seen.preemptions and metrics is None:
+        yield "vLLM V0 writes a line for every 50th preemption, so that up to 49 more may have happened since the last."
 
 
 # -- rows
@@ -216,6 +219,8 @@ def planned(plan: Plan) -> dict[str, _Planned]:
         for name in ("activations", "non_torch", "cuda_graphs"):
             line = max((rank[name] for rank in ranks), key=lambda item: item["needs_bytes"])
             found[name] = _Planned(*(line[key] for key in _ENDS))
+        graphs = (_Planned(0, 0, 0), found["cuda_graphs"])[_graphs_inside(plan)]
+        found["activations_and_graphs"] = _Planned(*map(sum, zip(found["activations"], graphs, strict=True)))
         found["consumed"] = _Planned(*map(sum, zip(found["weights"], found["non_torch"], strict=True)))
         found["budget"] = _Planned(*3 * (max(rank["budget_bytes"] for rank in b["ranks"]),))
         found["total"] = _total(plan)
@@ -229,6 +234,14 @@ def planned(plan: Plan) -> dict[str, _Planned]:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"The plan is damaged ({type(error).__name__}: {error}); make it again.") from None
     return found
+
+
+def _graphs_inside(plan: Plan) -> bool:
+    """Return whether the plan's version takes an estimate of the graphs from the cache."""
+    try:
+        return facts.rules(facts.parse_version(plan.engine_version)).graphs_in_budget
+    except InputError:
+        return False
 
 
 _ENDS = ("low_bytes", "needs_bytes", "high_bytes")
@@ -255,6 +268,7 @@ _TERMS: Mapping[str, _Term] = {
     "budget": _Term("budget", BYTES, smallest=True),
     "weights": _Term("weights", BYTES),
     "activations": _Term("activations, peak", BYTES),
+    "activations_and_graphs": _Term("activations + graphs", BYTES),
     "non_torch": _Term("non-torch", BYTES),
     "consumed": _Term("weights + non-torch", BYTES),
     "cuda_graphs": _Term("CUDA graphs", BYTES),
@@ -280,7 +294,7 @@ _OF_THE_CARD = ("total", "budget", "available_kv_cache_memory")
 def _rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iterator[Row]:
     """Yield the figures of the start-up, then those of the load."""
     figures = planned(plan) if plan is not None else {}
-    on_cpu = is_cpu(seen)
+    on_cpu = seen.on_cpu
     for name, term in _TERMS.items():
         figure = seen.smallest(name) if term.smallest else seen.largest(name)
         if figure is None and metrics is not None and name in ("num_gpu_blocks", "kv_cache_size_tokens"):
@@ -293,12 +307,6 @@ def _rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) -> Iter
         wanted = None if on_cpu and name in _OF_THE_CARD else figures.get(name)
         yield _row(name, term, wanted, figure.value, figure.slack, str(figure.place))
     yield from _load_rows(plan, seen, metrics)
-
-
-def is_cpu(seen: Observation) -> bool:
-    """Return whether the engine runs on a processor, whose memory is not a card's."""
-    device = seen.setting("device_config")
-    return device is not None and str(device.value) == "cpu"
 
 
 def _row(name: str, term: _Term, wanted: _Planned | None, actual: float, slack: float, place: str) -> Row:

