@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.simulation.clock import LATEST, decodes_time, step_time, steps_until, too_late, wake
-from kvbudget.simulation.results import COLUMNS, NEVER, TOTALS, Load, Result, Step, Stretch
+from kvbudget.simulation.results import COLUMNS, NEVER, TOTALS, Load, Result, Step
 from kvbudget.simulation.runs import NOWHERE, SharedRuns, adopt, disown, find, give_back, new_queue
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kvbudget.simulation.clock import Clock, Pace
     from kvbudget.simulation.prefixes import Shared
+    from kvbudget.simulation.results import Row
     from kvbudget.simulation.settings import SchedulerSettings
 
 FOREVER = (1 << 63) - 1
@@ -67,9 +68,6 @@ class Rules(NamedTuple):
     finely: bool
 
 
-ROW = 11
-Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
-"""Steps: the number of the first, how many, and the rest of a `Step`, which the last of them has; it ends then."""
 FRESH = (AWAY, 0, 0, NOWHERE)
 """What the first four of a `Memory` are of a new request."""
 Memory = tuple["MutableSequence[int]", ...]
@@ -135,7 +133,7 @@ def rules_of(settings: SchedulerSettings, shift: int, record: object, *, as_serv
         late=settings.async_scheduling and as_served,
         shift=shift,
         logging=record is not None,
-        finely=not hasattr(record, "span"),
+        finely=not hasattr(record, "rows"),
     )
 
 
@@ -161,12 +159,12 @@ def stepping(
     memory = memory_of(rules, len(result))
     held = SharedRuns(rules.size, shared) if shared else None
     for stopped in loop(rules, clock.pace, columns_of(result), memory, told, totals, rows, held):
-        write(record, rows[: told[NOTED]])
+        write(record, rows, told[NOTED])
         if stopped:
             told[HORIZON] = yield Load(told[RUNNING], told[WAITING], told[USED])
             for numbers, value in zip(memory, FRESH, strict=False):
                 numbers.extend([value] * (len(result) - len(numbers)))
-    write(record, rows[: told[NOTED]])
+    write(record, rows, told[NOTED])
     take_totals(result, totals)
 
 
@@ -197,17 +195,15 @@ def take_totals(result: Result, totals: Sequence[int]) -> None:
         setattr(result, name, total)
 
 
-def write(record: Callable[[Step], object] | None, rows: Sequence[Row]) -> None:
-    """Hand over steps: one by one, or where `record` takes spans in stretches of at most a block.
-
-    A span has the blocks and the queue of its last step, which is where both are largest.
-    """
-    span = getattr(record, "span", None)
-    for number, count, begins, running, waiting, tokens, requests, used, preempted, outputs, ends in rows:
-        if record is not None and span is None:
-            record(Step(number, begins, running, waiting, tokens, requests, used, preempted, outputs, ends))
-        elif span is not None:
-            span(begins, ends, count, Stretch(running, waiting, used, preempted), outputs)
+def write(record: Callable[[Step], object] | None, rows: Sequence[Row], count: int) -> None:
+    """Hand over the first `count` rows: a step a call, or together where `record` takes them so (`finely`)."""
+    together = getattr(record, "rows", None)
+    if together is not None:
+        together(rows, count)
+    elif record is not None:
+        for at in range(count):
+            number, _, *rest = rows[at]
+            record(Step(number, *rest))
 
 
 def loop(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its state is in local variables

@@ -38,6 +38,12 @@ class Step(NamedTuple):
     ends: int
 
 
+Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
+"""Steps: the number of the first, how many, and the rest of a `Step`, which the last of them has; it ends then."""
+ROW = 11
+"""The numbers of a `Row`."""
+
+
 class Stretch(NamedTuple):
     """The most of each in a stretch of time, and the preemptions in it."""
 

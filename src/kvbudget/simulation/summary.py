@@ -4,23 +4,27 @@ Shares of time are exact: every step counts as long as it lasts, an idle engine 
 each of a few hundred equal stretches of time.
 """
 
-# ruff: noqa: SLF001 - a recorder adds up others of its kind
+# ruff: noqa: SLF001, PLR1730 - a recorder adds up others of its kind; a comparison costs less than a call of max
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.simulation.clock import SECOND
 from kvbudget.simulation.results import NEVER, Stretch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 
-    from kvbudget.simulation.results import Result, Step
+    from kvbudget.simulation.results import Result, Row, Step
 
 STRETCHES = 256
 """Stretches of a curve; between this many and twice as many are kept."""
+
+MICROSECOND = SECOND // 10**6
+"""What the times between tokens are told to."""
 
 SHORTEST_STRETCH = SECOND // 1000
 """A millisecond, from which stretches are doubled as time goes on."""
@@ -39,8 +43,8 @@ class Spread(NamedTuple):
 NOTHING = Spread(0, 0, 0, 0, 0)
 
 
-def spread(weights: Mapping[int, int], unit: float = 1) -> Spread:
-    """Return the spread of values by their weights, each value divided by `unit`."""
+def spread(weights: Mapping[int, int]) -> Spread:
+    """Return the spread of values by their weights."""
     total = sum(weights.values())
     if not total:
         return NOTHING
@@ -52,12 +56,18 @@ def spread(weights: Mapping[int, int], unit: float = 1) -> Spread:
             at += 1
             passed += weights[values[at]]
         marks.append(values[max(at, 0)])
-    mean = sum(value * weight for value, weight in weights.items()) / total
-    p50, p95, p99, most = (mark / unit if unit != 1 else mark for mark in (*marks, values[-1]))
-    return Spread(p50, p95, p99, most, mean / unit)
+    p50, p95, p99 = marks
+    return Spread(p50, p95, p99, values[-1], sum(value * weight for value, weight in weights.items()) / total)
 
 
-EMPTY = Stretch(0, 0, 0, 0)
+def spread_of(values: Iterable[int], unit: float = 1) -> Spread:
+    """Return the spread of values that weigh the same, each divided by `unit`."""
+    held = sorted(values)
+    if not held:
+        return NOTHING
+    count = len(held)
+    p50, p95, p99 = (held[-(-percent * count // 100) - 1] / unit for percent in (50, 95, 99))
+    return Spread(p50, p95, p99, held[-1] / unit, sum(held) / count / unit)
 
 
 class Curves(NamedTuple):
@@ -67,56 +77,128 @@ class Curves(NamedTuple):
     stretches: tuple[Stretch, ...]
 
 
+# -- what a recorder adds up; whole numbers, loops and tables alone, so that it can be compiled (`compiled`)
+
+
+class Tally(NamedTuple):
+    """What was added up so far.
+
+    Attributes:
+        running: Picoseconds by how many requests ran.
+        waiting: The same by how many waited.
+        used: The same by how many blocks were held.
+        gaps: Tokens by the microseconds of the step that brought them.
+        most_running: The most that ran in each stretch of the curves.
+        most_waiting: The same of those that waited.
+        most_used: The same of blocks.
+        preempted: The preemptions in each stretch.
+        marks: The picoseconds of a stretch, how many were drawn on, and when the last step ended.
+    """
+
+    running: MutableMapping[int, int]
+    waiting: MutableMapping[int, int]
+    used: MutableMapping[int, int]
+    gaps: MutableMapping[int, int]
+    most_running: MutableSequence[int]
+    most_waiting: MutableSequence[int]
+    most_used: MutableSequence[int]
+    preempted: MutableSequence[int]
+    marks: MutableSequence[int]
+
+
+LENGTH, DRAWN, ENDED = 0, 1, 2
+"""What the marks of a `Tally` are, by their place."""
+
+
+def new_tally() -> Tally:
+    """Return one that is empty."""
+    running, waiting, used, preempted = ([0] * (2 * STRETCHES) for _ in range(4))
+    return Tally({}, {}, {}, {}, running, waiting, used, preempted, [SHORTEST_STRETCH, 0, 0])
+
+
+def row_at(rows: Sequence[Row], at: int) -> Row:
+    """Return one of the rows; where they are a table of numbers, it is taken apart (`compiled`)."""
+    return rows[at]
+
+
+def add_rows(rows: Sequence[Row], count: int, tally: Tally) -> None:
+    """Add up the first `count` of the rows of `kvbudget.simulation.fast`, which follow each other in time."""
+    running_for, waiting_for, used_for, gaps, most_running, most_waiting, most_used, losses, marks = tally
+    length, drawn, ended = marks[LENGTH], marks[DRAWN], marks[ENDED]
+    for i in range(count):
+        _, steps, begins, running, waiting, _, _, used, preempted, outputs, ends = row_at(rows, i)
+        if begins > ended:  # idle
+            running_for[0] = running_for.get(0, 0) + begins - ended
+            waiting_for[0] = waiting_for.get(0, 0) + begins - ended
+            used_for[0] = used_for.get(0, 0) + begins - ended
+        lasted = ends - begins
+        running_for[running] = running_for.get(running, 0) + lasted
+        waiting_for[waiting] = waiting_for.get(waiting, 0) + lasted
+        used_for[used] = used_for.get(used, 0) + lasted
+        gap = (lasted // steps + MICROSECOND // 2) // MICROSECOND
+        gaps[gap] = gaps.get(gap, 0) + outputs * steps
+        ended = ends
+        while begins >= 2 * STRETCHES * length or ends > 2 * STRETCHES * length:
+            halve(tally, drawn)
+            length, drawn = 2 * length, -(-drawn // 2)
+        first = begins // length
+        last = first if ends <= (first + 1) * length else (ends - 1) // length
+        losses[first] += preempted
+        for at in range(first, last + 1):
+            if running > most_running[at]:
+                most_running[at] = running
+            if waiting > most_waiting[at]:
+                most_waiting[at] = waiting
+            if used > most_used[at]:
+                most_used[at] = used
+        if last >= drawn:
+            drawn = last + 1
+    marks[LENGTH], marks[DRAWN], marks[ENDED] = length, drawn, ended
+
+
+def halve(tally: Tally, drawn: int) -> None:
+    """Let each stretch of the curves stand for two; `drawn` of them were drawn on."""
+    _, _, _, _, most_running, most_waiting, most_used, preempted, _ = tally
+    for at in range(-(-drawn // 2)):
+        one, other = 2 * at, min(2 * at + 1, 2 * STRETCHES - 1)
+        most_running[at] = max(most_running[one], most_running[other])
+        most_waiting[at] = max(most_waiting[one], most_waiting[other])
+        most_used[at] = max(most_used[one], most_used[other])
+        preempted[at] = preempted[one] + preempted[other]
+    for at in range(-(-drawn // 2), drawn):
+        most_running[at] = most_waiting[at] = most_used[at] = preempted[at] = 0
+
+
 class Recorder:
-    """Adds up steps as they come; give it to the simulation as `record`."""
+    """Adds up steps as they come; give it to the simulation as `record`.
+
+    Attributes:
+        tally: What was added up.
+    """
 
     def __init__(self) -> None:
-        self._running: dict[int, int] = {}
-        self._waiting: dict[int, int] = {}
-        self._used: dict[int, int] = {}
-        self._gaps: dict[int, int] = {}
-        self._stretch = SHORTEST_STRETCH
-        self._curve: list[Stretch] = []
-        self._ends = 0
+        self.tally = new_tally()
 
     def __call__(self, step: Step) -> None:
         """Count a step."""
-        now = Stretch(step.running, step.waiting, step.used_blocks, step.preempted)
-        self.span(step.begins, step.ends, 1, now, step.outputs)
+        number, begins, running, waiting, tokens, requests, used, preempted, outputs, ends = step
+        row = (number, 1, begins, running, waiting, tokens, requests, used, preempted, outputs, ends)
+        add_rows((row,), 1, self.tally)
 
-    def span(self, begins: int, ends: int, steps: int, now: Stretch, outputs: int) -> None:
-        """Count steps that follow each other and differ in nothing, each of which brings `outputs` tokens."""
-        self._idle(begins)
-        lasted = ends - begins
-        for counts, value in (
-            (self._running, now.running),
-            (self._waiting, now.waiting),
-            (self._used, now.used_blocks),
-        ):
-            counts[value] = counts.get(value, 0) + lasted
-        gap = lasted // steps
-        self._gaps[gap] = self._gaps.get(gap, 0) + outputs * steps
-        self._ends = ends
-        self._draw(begins, ends, now)
+    def rows(self, rows: Sequence[Row], count: int) -> None:
+        """Count steps, some of which stand for several that differ in nothing."""
+        add_rows(rows, count, self.tally)
 
     def _idle(self, until: int) -> None:
-        idle = until - self._ends
-        for counts in (self._running, self._waiting, self._used):
+        tally = self.tally
+        idle = until - tally.marks[ENDED]
+        for counts in (tally.running, tally.waiting, tally.used):
             counts[0] = counts.get(0, 0) + idle
 
-    def _draw(self, begins: int, ends: int, now: Stretch) -> None:
-        while begins >= 2 * STRETCHES * self._stretch or ends > 2 * STRETCHES * self._stretch:
-            self._halve()
-        first, last = begins // self._stretch, max(begins, ends - 1) // self._stretch
-        self._curve += [EMPTY] * (last + 1 - len(self._curve))
-        self._curve[first] = _joined(self._curve[first], now)
-        for at in range(first + 1, last + 1):
-            self._curve[at] = _joined(self._curve[at], now._replace(preempted=0))
-
     def _halve(self) -> None:
-        pairs = zip(self._curve[::2], [*self._curve[1::2], EMPTY], strict=False)
-        self._curve = [_joined(first, second) for first, second in pairs]
-        self._stretch *= 2
+        marks = self.tally.marks
+        halve(self.tally, marks[DRAWN])
+        marks[LENGTH], marks[DRAWN] = 2 * marks[LENGTH], -(-marks[DRAWN] // 2)
 
     def finish(self, ends: int) -> Occupancy:
         """Return what was added up, when the last step ended."""
@@ -130,27 +212,27 @@ class Recorder:
         self._idle(ends)
         for other in others:
             other._idle(ends)
-            for mine, counts in (
-                (self._running, other._running),
-                (self._waiting, other._waiting),
-                (self._used, other._used),
-                (self._gaps, other._gaps),
-            ):
+            for mine, counts in zip(self.tally[:4], other.tally[:4], strict=True):
                 for value, weight in counts.items():
                     mine[value] = mine.get(value, 0) + weight
             self._overlay(other)
-        curves = Curves(self._stretch / SECOND, tuple(self._curve))
-        return Occupancy(
-            spread(self._running), spread(self._waiting), spread(self._used), spread(self._gaps, SECOND), curves
-        )
+        tally = self.tally
+        drawn = tally.marks[DRAWN]
+        stretches = zip(tally.most_running, tally.most_waiting, tally.most_used, tally.preempted, strict=True)
+        curves = Curves(tally.marks[LENGTH] / SECOND, tuple(Stretch(*row) for row in islice(stretches, drawn)))
+        running, waiting, used, gaps = map(spread, tally[:4])
+        return Occupancy(running, waiting, used, Spread(*(gap * MICROSECOND / SECOND for gap in gaps)), curves)
 
     def _overlay(self, other: Recorder) -> None:
-        while self._stretch != other._stretch:
-            (self if self._stretch < other._stretch else other)._halve()
-        longest = max(len(self._curve), len(other._curve))
-        for recorder in (self, other):
-            recorder._curve += [EMPTY] * (longest - len(recorder._curve))
-        self._curve = list(map(_joined, self._curve, other._curve))
+        mine, theirs = self.tally, other.tally
+        while mine.marks[LENGTH] != theirs.marks[LENGTH]:
+            (self if mine.marks[LENGTH] < theirs.marks[LENGTH] else other)._halve()
+        drawn = mine.marks[DRAWN] = max(mine.marks[DRAWN], theirs.marks[DRAWN])
+        for at in range(drawn):
+            mine.most_running[at] = max(mine.most_running[at], theirs.most_running[at])
+            mine.most_waiting[at] = max(mine.most_waiting[at], theirs.most_waiting[at])
+            mine.most_used[at] = max(mine.most_used[at], theirs.most_used[at])
+            mine.preempted[at] += theirs.preempted[at]
 
 
 class Occupancy(NamedTuple):
@@ -161,15 +243,6 @@ class Occupancy(NamedTuple):
     used_blocks: Spread
     steps_s: Spread
     curves: Curves
-
-
-def _joined(first: Stretch, second: Stretch) -> Stretch:
-    return Stretch(
-        max(first.running, second.running),
-        max(first.waiting, second.waiting),
-        max(first.used_blocks, second.used_blocks),
-        first.preempted + second.preempted,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +327,8 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
         recomputed_tokens=result.recomputed_tokens,
         scheduled_tokens=result.scheduled_tokens,
         generated_tokens=sum(outputs[i] for i in done),
-        prompt_tokens=spread(_counted(result.prompt_tokens)),
-        output_tokens=spread(_counted(tokens for tokens in outputs if tokens)),
+        prompt_tokens=spread_of(result.prompt_tokens),
+        output_tokens=spread_of(tokens for tokens in outputs if tokens),
         prefix_hit_rate=result.prefix_hits / result.prefix_queries if result.prefix_queries else 0.0,
         steps=result.steps,
         simulated_s=result.ends / SECOND,
@@ -272,11 +345,4 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
 
 
 def _seconds(times: Iterable[int]) -> Spread:
-    return spread(_counted(times), SECOND)
-
-
-def _counted(values: Iterable[int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
+    return spread_of(times, SECOND)
