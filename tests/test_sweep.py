@@ -10,7 +10,9 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -438,43 +440,127 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     assert resumed == run(*LONG, "--json", "--jobs", "1")
 
 
+class Cluster:
+    """A Dask scheduler on loopback and worker processes that nobody starts again."""
+
+    def __init__(self, folder: Path, workers: int = 2, **settings: str) -> None:
+        told = folder / "scheduler.json"
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), **settings}
+        local: Any = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "cwd": folder,
+            "env": self.environment,
+        }
+        dask = [sys.executable, "-m"]
+        options = ["--host", "127.0.0.1", "--no-dashboard"]
+        scheduler = [*dask, "distributed.cli.dask_scheduler", *options, "--port", "0", "--scheduler-file", str(told)]
+        self.processes = [subprocess.Popen(scheduler, **local)]
+        wait_until(lambda: told.exists() and told.read_text().endswith("}"))
+        self.address = json.loads(told.read_text())["address"]
+        worker = [*dask, "distributed.cli.dask_worker", self.address, *options, "--nthreads", "1", "--no-nanny"]
+        worker += ["--local-directory", str(folder)]
+        self.processes += [subprocess.Popen([*worker, "--name", str(number)], **local) for number in range(workers)]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
 @needs_joblib
 @needs_dask
 def test_a_cluster_that_loses_a_worker_loses_no_row(tmp_path: Path) -> None:
-    path, told = tmp_path / "rows.jsonl", tmp_path / "scheduler.json"
-    local = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
-    path_here = os.pathsep.join(sys.path)
-    environment = {**os.environ, "PYTHONPATH": path_here}
-    dask = [sys.executable, "-m"]
-    address = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    processes = [
-        subprocess.Popen(
-            [*dask, "distributed.cli.dask_scheduler", *address, "--scheduler-file", str(told)],
-            env=environment, **local,  # type: ignore[call-overload]
-        )
-    ]  # fmt: skip
+    path = tmp_path / "rows.jsonl"
+    cluster = Cluster(tmp_path)
     try:
-        wait_until(lambda: told.exists() and told.read_text().endswith("}"))
-        scheduler = json.loads(told.read_text())["address"]
-        worker = [*dask, "distributed.cli.dask_worker", scheduler, "--host", "127.0.0.1", "--nthreads", "1"]
-        worker += ["--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
-        processes += [
-            subprocess.Popen([*worker, "--name", str(number)], env=environment, **local)  # type: ignore[call-overload]
-            for number in range(2)
-        ]
-        running = started(*LONG, "--json", "--scheduler", scheduler, "--results", str(path),
-                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        running = started(*LONG, "--json", "--scheduler", cluster.address, "--results", str(path),
+                          env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         wait_until(lambda: lines_of(path) >= 4)
         assert lines_of(path) < 18
-        processes[1].kill()
+        cluster.processes[1].kill()
         rows, errors = running.communicate(timeout=120)
         assert running.returncode == 0, errors
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        cluster.stop()
     assert rows == run(*LONG, "--json", "--jobs", "1")
     assert lines_of(path) == 18
+
+
+HARMFUL = """
+import os
+from kvbudget.errors import InputError
+from kvbudget.simulation.sweep import run_point
+
+class Fatal:
+    def __reduce__(self):
+        os._exit(1)
+
+def kills(point):
+    os._exit(1)
+
+def kills_once_done_and_then_again(point):
+    if os.path.exists("done"):
+        os._exit(1)
+    open("done", "w").close()
+    return Fatal()
+
+def fails(point):
+    raise RuntimeError("no luck")
+
+def refuses(point):
+    raise InputError("The trace is not here.")
+"""
+
+
+@needs_joblib
+@needs_dask
+@pytest.mark.parametrize(
+    ("point_run", "given_up_after", "words"),
+    [
+        ("kills", "3", "has no workers, or lost them all"),
+        ("kills_once_done_and_then_again", "0", "given up after several workers died"),
+        ("fails", "0", "a worker failed (RuntimeError: no luck)"),
+        ("refuses", "0", "The trace is not here."),
+    ],
+)
+def test_a_point_that_does_harm_ends_the_sweep_with_an_error(
+    point_run: str, given_up_after: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies with a finished result is asked for it again: that too must end."""
+    (tmp_path / "harmful_points.py").write_text(HARMFUL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(fan_out, "CONNECT_SECONDS", 5)
+    monkeypatch.delitem(sys.modules, "harmful_points", raising=False)
+    harmful = getattr(__import__("harmful_points"), point_run)
+    cluster = Cluster(tmp_path, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=given_up_after)
+    chunks = [(point(1, key=str(number)),) for number in range(1 if "once" in point_run else 4)]
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            list(fan_out.on_cluster(cluster.address)(partial(module.run_chunk, harmful), chunks))
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            ended.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    try:
+        asking.start()
+        asking.join(60)
+    finally:
+        cluster.stop()
+    assert ended, "it hangs"
+    assert isinstance(ended[0], (AccessError, InputError))
+    assert words in str(ended[0])
+
+
+@needs_joblib
+@needs_dask
+def test_a_worker_of_another_version_is_refused() -> None:
+    from kvbudget.simulation.dask_backend import call_all  # noqa: PLC0415 - it needs Dask
+
+    with pytest.raises(AccessError, match="A worker has kvbudget"):
+        call_all("0.0.0", [])
 
 
 @needs_joblib
