@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -244,10 +245,50 @@ def test_a_result_without_details_gives_means(tmp_path: Path) -> None:
     assert repr((profile.prompt, profile.output, profile.rate)) == "(Constant(tokens=15), Constant(tokens=4), 1.5)"
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "timestamp,prompt,output\n2024-05-12T00:00:01Z,10,5\n2024-05-12T00:00:00Z,20,6\n",
+        "timestamp,prompt,output\n2024-05-12T00:00:00Z,20,6\n2024-05-12T02:00:01+02:00,10,5\n",
+        "timestamp,prompt,output\n1715472000,20,6\n1715472001,10,5\n",
+        "timestamp_ms,prompt,output\n0,20,6\n1000,10,5\n",
+        "Arrival Time (us),prompt,output\n1715472000000000,20,6\n1715472001000000,10,5\n",
+        "timestamp;prompt;output\n0;20;6\n1;10;5\n",
+        "timestamp\tprompt\toutput\r\n 0\t20\t6\r\n 1\t10\t5\r\n",
+        '[{"arrival": 1715472000, "prompt": 20, "output": 6}, {"arrival": 1715472001, "prompt": 10, "output": 5}]',
+    ],
+)
+def test_times_of_a_clock_count_from_the_first_in_any_unit_and_order(tmp_path: Path, rows: str) -> None:
+    assert [request[:3] for request in read(write(tmp_path, rows))[1]] == [(0.0, 20, 6), (1.0, 10, 5)]
+
+
+def test_bzip2_is_unpacked(tmp_path: Path) -> None:
+    assert read(write(tmp_path, bz2.compress(AZURE_2023.encode())))[1] == read(write(tmp_path, AZURE_2023))[1]
+
+
+def test_a_pipe_is_refused_because_a_trace_is_read_more_than_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: is no file that can be read several times; save it to one"):
+        read(tmp_path / "pipe")
+
+
+def test_numbers_that_json_has_not_are_passed_over_where_nobody_reads_them(tmp_path: Path) -> None:
+    document = VLLM_BENCH.rstrip()[:-1] + ', "std_tpot_ms": NaN, "peak": Infinity}'
+    assert read(write(tmp_path, document))[1] == read(write(tmp_path, VLLM_BENCH))[1]
+
+
+def test_a_system_turn_belongs_to_the_prompt(tmp_path: Path) -> None:
+    asked = {"role": "user", "content": [{"type": "text", "text": "abcd"}, {"type": "image_url", "image_url": "x"}]}
+    answered = {"role": "assistant", "content": "efghijkl"}
+    system = {"role": "system", "content": "s" * 40}
+    talks = [{"messages": [system, asked, answered]}, {"messages": [asked, answered]}, {"messages": [system, asked]}]
+    assert [request[1:3] for request in read(write(tmp_path, json.dumps(talks)))[1]] == [(11, 2), (1, 2)]
+
+
 BROKEN = [
     ("nothing", "", None, "no known trace: it is empty"),
     ("words", "hello there", None, "no known trace: it begins with 'hello there'"),
-    ("no lengths", "a,b\n1,2\n", "csv", "names no column of prompt and output tokens"),
+    ("no lengths", "a,b\n1,2\n", "csv", "has no column prompt_tokens and no column output_tokens"),
     ("short row", AZURE_2023 + "2023-11-16 18:15:52,91\n", None, "trace: line 5 has 2 columns instead of 3"),
     ("no date", AZURE_2023 + "2023-13-16 18:15:52,91,1\n", None, "line 5 has the time .*no date"),
     ("no number", BURSTGPT + "119,GPT-4,many,1,2,x\n", None, "line 5 has 'many' prompt tokens"),
@@ -261,7 +302,15 @@ BROKEN = [
     ("no length", MOONCAKE + '{"timestamp": 3, "output_length": 1}', None, "line 3 has no input_length"),
     ("true", '[{"arrival": 0, "prompt": true, "output": 1}]', None, r"entry 1 \(line 1\) has True prompt tokens"),
     ("not finite", '[{"arrival": 1e999, "prompt": 1, "output": 1}]', None, r"entry 1 \(line 1\) has the time inf"),
-    ("not a number", '[{"arrival": NaN, "prompt": 1, "output": 1}]', None, "entry 1 .*NaN is no number"),
+    ("not a number", '[{"arrival": NaN, "prompt": 1, "output": 1}]', None, "entry 1 .*has the time nan"),
+    ("no length that is one", '[{"arrival": 0, "prompt": NaN, "output": 1}]', None, "entry 1 .*has nan prompt tokens"),
+    ("one length", "timestamp,prompt_tokens\n1,2\n", None, "'timestamp,prompt_tokens' has no column output_tokens"),
+    ("milliseconds", "timestamp,prompt,output\n1715472000000,2,3\n", None, "end the column's name in _ms, _us or _ns"),
+    ("another date", "timestamp,prompt,output\n12/31/2024 10:00,2,3\n", None, "or dates such as 2024-05-12 18:15:46"),
+    ("parquet", b"PAR1" + b"\x01" * 50, None, "is Parquet, which is not read; give the file as text"),
+    ("zip", b"PK\x03\x04" + b"\x01" * 50, None, "is a zip archive, which is not read"),
+    ("bad bzip2", b"BZh91AY&SY" + b"\0" * 50, None, "compressed data is damaged"),
+    ("control characters", b"\x01\x02", None, r"it begins with '\\x01\\x02';"),
     ("half a token", "[[0, 1.5, 2]]", None, "has 1.5 prompt tokens"),
     ("too many ids", MOONCAKE.replace("[0, 1]", "[0, 1, 2]"), None, "line 2 has 3 hash_ids, more than its 1,024"),
     ("odd ids", MOONCAKE.replace("[0, 1]", '["0", 1]'), None, "line 2 has hash_ids that are no list of whole numbers"),
@@ -281,7 +330,7 @@ BROKEN = [
     ("no buckets", "# HELP x y\n", None, "has no histogram of prompt and answer lengths"),
     ("falling", PROMETHEUS.replace('"200.0",model_name="m"} 10', '"200.0",model_name="m"} 1'), None, "fewer requests"),
     ("odd bucket", PROMETHEUS.replace("} 4.0", "} four"), None, "line 4 is no bucket of a histogram"),
-    ("none served", re.sub(r"} [0-9.]+", "} 0", PROMETHEUS), None, "is empty"),
+    ("none served", re.sub(r"} [0-9.]+", "} 0", PROMETHEUS), None, "counts no request; take the page of an engine"),
     ("cut gzip", gzip.compress(AZURE_2023.encode())[:-20], None, "ends within its compressed data"),
     ("bad gzip", b"\x1f\x8b\x08" + b"\0" * 50, None, "compressed data is damaged"),
     ("unknown format", AZURE_2023, "excel", "--trace-format 'excel' is not known; choose one of azure, burstgpt"),
@@ -365,7 +414,7 @@ def test_a_list_is_read_without_being_held(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("content", [b"\n", b" ", b"0"], ids=["lines", "blanks", "one line"])
-@pytest.mark.parametrize("squeeze", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("squeeze", [gzip.compress, lzma.compress, bz2.compress])
 def test_a_bomb_is_refused_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, squeeze: Callable[[bytes], bytes]
 ) -> None:
@@ -376,7 +425,7 @@ def test_a_bomb_is_refused_in_bounded_memory(
     for form in ("json", "mooncake", "csv", "vllm-bench"):
         tracemalloc.start()
         try:
-            with pytest.raises(InputError, match=r"as no trace does|longer than|names no column"):
+            with pytest.raises(InputError, match=r"as no trace does|longer than|has no column"):
                 read(path, form)
             peak = tracemalloc.get_traced_memory()[1]
         finally:

@@ -233,4 +233,6 @@ def _cumulative(name: str, metric: str, buckets: Mapping[float, float]) -> Histo
         else:
             counts.append((largest, total - below))
         below = total
+    if not below:
+        raise InputError(f"{name}: {metric} counts no request; take the page of an engine that has served some.")
     return Histogram.of(counts)

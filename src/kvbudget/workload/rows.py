@@ -29,11 +29,8 @@ class Rows(Protocol):
         """Return the error for the row that was yielded last."""
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_DECODER = json.JSONDecoder()
+"""It takes NaN and Infinity, which tools write into fields that nobody reads here; those that are read are checked."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -169,8 +166,8 @@ _PIECE = 1 << 16
 class CsvRows:
     """The rows of a CSV file behind its header, as lists of text."""
 
-    def __init__(self, lines: Lines) -> None:
-        self.name, self._lines = lines.name, lines
+    def __init__(self, lines: Lines, delimiter: str = ",") -> None:
+        self.name, self._lines, self._delimiter = lines.name, lines, delimiter
         self.error = lines.error
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -181,7 +178,7 @@ class CsvRows:
         """
         import csv  # noqa: PLC0415
 
-        rows = csv.reader(self._lines, strict=True)
+        rows = csv.reader(self._lines, delimiter=self._delimiter, strict=True)
         while True:
             try:
                 row = next(rows)

@@ -299,7 +299,7 @@ def parse_lengths(text: str, what: str) -> Lengths:
             return Lognormal(median, p95, most)
         case (("uniform" | "lognormal"), [first, second, *_]) if first > second:
             raise InputError(f"{what} {shown(text, 60)}: the second number is smaller than the first; swap them.")
-    raise InputError(f"{what} {shown(text, 60)!r} is not understood; write {_LENGTHS}.")
+    raise InputError(f"{what} {shown(repr(text), 60)} is not understood; write {_LENGTHS}.")
 
 
 def _tokens(text: str, what: str) -> int:
@@ -330,8 +330,8 @@ def parse_prefix(text: str | None) -> Prefixes:
 
 def _no_prefix(text: str) -> InputError:
     return InputError(
-        f"--prefix {shown(text, 60)!r} is not understood; write SHARE:COUNT:TOKENS, such as 0.8:4:2000 for 80 % of the "
-        "requests with one of 4 system prompts of 2,000 tokens."
+        f"--prefix {shown(repr(text), 60)} is not understood; write SHARE:COUNT:TOKENS, such as 0.8:4:2000 for 80 % of "
+        "the requests with one of 4 system prompts of 2,000 tokens."
     )
 
 
@@ -343,7 +343,7 @@ def _positive(text: str, what: str, example: str, *, infinite: bool = False, zer
     good = (value > 0 or (zero and value == 0)) and (isfinite(value) or (infinite and value == inf))
     if not good or (isfinite(value) and value > 1e12) or 0 < value < 1e-12:  # noqa: PLR2004 - typing errors
         least = "from 0 on" if zero else "above 0"
-        raise InputError(f"{what} {shown(text, 40)!r} is no number {least}; write for example {example}.")
+        raise InputError(f"{what} {shown(repr(text), 40)} is no number {least}; write for example {example}.")
     return value
 
 
@@ -378,7 +378,7 @@ def _think_time(text: str | None) -> ThinkTime:
         return ThinkTime(0.0)
     kind, colon, seconds = text.rpartition(":")
     if colon and kind != "constant":
-        raise InputError(f"--think-time {shown(text, 40)!r} is not understood; write seconds, or constant:SECONDS.")
+        raise InputError(f"--think-time {shown(repr(text), 40)} is not understood; write seconds, or constant:SECONDS.")
     return ThinkTime(_positive(seconds, "--think-time", "5, or constant:5", zero=True), constant=bool(colon))
 
 
