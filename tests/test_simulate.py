@@ -85,6 +85,29 @@ def test_curves_keep_every_peak_and_preemption(rows: list[tuple[int, int, int]])
     assert sum(stretch.preempted for stretch in curves.stretches) == sum(row[2] for row in rows)
 
 
+def test_a_launch_command_says_how_to_schedule() -> None:
+    launched = "vllm serve llama-3.1-8b --max-model-len 4096 --scheduling-policy priority --watermark 0.1 "
+    launched += "--long-prefill-token-threshold 100 --no-scheduler-reserve-full-isl"
+    options = [
+        "--gpu",
+        "l4",
+        "--rate",
+        "2",
+        "--requests",
+        "5",
+        "--prompt-tokens",
+        "9",
+        "--output-tokens",
+        "9",
+        "--json",
+    ]
+    found = json.loads(
+        CliRunner().invoke(cli, ["simulate", *options, "--watermark", "0.2", "--", *launched.split()]).stdout
+    )["settings"]
+    names = ("policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
+    assert [found[name] for name in names] == ["priority", 0.2, 100, False]
+
+
 @pytest.mark.parametrize("every", [0.05, 0.3])
 def test_spans_say_what_their_steps_say(every: float) -> None:
     """Peaks are the same; of what lasts, blocks may be counted up to one round of a block too early."""

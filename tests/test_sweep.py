@@ -303,6 +303,15 @@ def test_replicas_are_an_axis() -> None:
     assert rows[0]["ttft_p95_s"] == rows[1]["ttft_p95_s"] > rows[2]["ttft_p95_s"] >= rows[3]["ttft_p95_s"]
 
 
+def test_the_scheduler_has_axes_too() -> None:
+    arguments = [*BASE, *LOAD, "--rate", "20", "--watermark", "0,0.5", "--scheduling-policy", "fcfs,priority"]
+    rows = json.loads(run(*arguments, "--no-scheduler-reserve-full-isl", "--jobs", "1", "--json"))["rows"]
+    assert [tuple(row["options"].values()) for row in rows] == [
+        (0, "fcfs"), (0, "priority"), (0.5, "fcfs"), (0.5, "priority"),
+    ]  # fmt: skip
+    assert rows[2]["kv_used_p95"] < rows[0]["kv_used_p95"]
+
+
 def test_a_launch_command_is_swept() -> None:
     arguments = ["--rate", "2,8", *BASE[2:6], *LOAD, "--jobs", "1", "--json", "--"]
     launched = ["vllm", "serve", "llama-3.1-8b", "--max-model-len", "4096", "--enable-lora", "--max-num-seqs", "16"]
@@ -318,6 +327,9 @@ def test_a_launch_command_is_swept() -> None:
         ((*BASE, *LOAD, "--rate", "2,,8"), 2, "empty value"),
         ((*BASE, *LOAD), 2, "How often do requests come?"),
         ((*BASE, *LOAD, "--users", "4,8"), 2, "give --rate"),
+        ((*BASE, *LOAD, "--rate", "2", "--replicas", "auto"), 2, "which `kvbudget simulate` does; give numbers"),
+        ((*BASE, *LOAD, "--rate", "2", "--replicas", "two"), 2, "--replicas 'two': expected a number"),
+        ((*BASE, *LOAD, "--rate", "2", "--routing", "least-loaded"), 2, "give --replicas too"),
         ((*BASE, *LOAD, "--rate", "2", "--jobs", "2", "--scheduler", "127.0.0.1:1"), 2, "give one of the two"),
         ((*BASE, *LOAD, "--rate", "2", "--seed", ",".join(map(str, range(100_001)))), 2, "more than 100,000"),
         ((*BASE, "--rate", "2", "--trace", "nothing.csv"), 2, "nothing.csv"),
