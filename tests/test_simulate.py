@@ -23,6 +23,7 @@ from kvbudget.simulation.search import find_knee, largest_without
 from kvbudget.simulation.settings import Group, SchedulerSettings
 from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
+from kvbudget.workload import traces
 from kvbudget.workload.request import Request
 
 if TYPE_CHECKING:
@@ -83,29 +84,6 @@ def test_curves_keep_every_peak_and_preemption(rows: list[tuple[int, int, int]])
     assert len(curves.stretches) <= 2 * STRETCHES
     assert max(stretch.running for stretch in curves.stretches) == max(row[1] for row in rows)
     assert sum(stretch.preempted for stretch in curves.stretches) == sum(row[2] for row in rows)
-
-
-def test_a_launch_command_says_how_to_schedule() -> None:
-    launched = "vllm serve llama-3.1-8b --max-model-len 4096 --scheduling-policy priority --watermark 0.1 "
-    launched += "--long-prefill-token-threshold 100 --no-scheduler-reserve-full-isl"
-    options = [
-        "--gpu",
-        "l4",
-        "--rate",
-        "2",
-        "--requests",
-        "5",
-        "--prompt-tokens",
-        "9",
-        "--output-tokens",
-        "9",
-        "--json",
-    ]
-    found = json.loads(
-        CliRunner().invoke(cli, ["simulate", *options, "--watermark", "0.2", "--", *launched.split()]).stdout
-    )["settings"]
-    names = ("policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
-    assert [found[name] for name in names] == ["priority", 0.2, 100, False]
 
 
 @pytest.mark.parametrize("every", [0.05, 0.3])
@@ -184,7 +162,7 @@ def test_more_load_and_fewer_seats() -> None:
     requests = load()
     summary = simulated(requests, SMALL, CLOCK)
     assert summary.preemptions > 0
-    knee = knee_of(lambda: requests, SMALL, CLOCK)
+    knee = knee_of(requests, SMALL, CLOCK)
     assert knee.preemptions is not None
     assert knee.preemptions < 1
     calm = calm_limit(lambda: requests, SMALL, CLOCK, int(summary.running.max))
@@ -399,3 +377,82 @@ def test_a_layout_that_is_not_simulated_is_refused_at_once() -> None:
         result = CliRunner().invoke(cli, [*arguments, *clock], standalone_mode=False)
         assert isinstance(result.exception, CannotTell)
         assert "--pipeline-parallel-size 2 is not simulated" in str(result.exception)
+
+
+LOAD = ["--requests", "60", "--prompt-tokens", "300", "--output-tokens", "100", "--num-gpu-blocks", "300"]
+
+
+def test_all_at_once_has_no_load_and_valid_json() -> None:
+    found = json.loads(run(*LOAD, "--rate", "inf", "--json"), parse_constant=pytest.fail)
+    assert (found["rate"], found["knee"]) == (None, None)
+    text = run(*LOAD, "--rate", "inf")
+    assert "all at once" in text
+    assert "Somebody waits" not in text
+
+
+def test_the_least_load_that_is_tried_is_said_to_be_it() -> None:
+    assert "requests a second (0.016 times this load) or less." in " ".join(run(*LOAD, "--rate", "1e9").split())
+
+
+def test_a_trace_is_read_once_however_many_simulations_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    opened = traces.open_trace
+    monkeypatch.setattr(traces, "open_trace", lambda path: (read.append(path.name), opened(path))[1])
+    rows = [{"arrival": i / 9, "prompt": 800, "output": 300 * (i % 5)} for i in range(300)]
+    (tmp_path / "trace.json").write_text(json.dumps(rows))
+    text = run("--trace", str(tmp_path / "trace.json"), "--knee", "--requests", "1000")
+    assert read == ["trace.json"] * 2  # to tell what it is, and to play it
+    said = " ".join(text.split())
+    assert "trace.json has 240 requests, fewer than the 1,000 of --requests." in said
+    assert "60 rows of trace.json are no request that generates something" in said
+    assert "requests answered" in said
+
+
+def test_a_trace_without_a_request_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("timestamp,prompt,output\n0,5,0\n")
+    said = run("--trace", str(tmp_path / "trace.csv"), code=2)
+    assert "trace.csv: has no request that generates something (1 rows are left out)" in said
+
+
+def test_answers_that_the_longest_length_cuts_are_counted() -> None:
+    said = " ".join(run(*RATE, "--output-tokens", "4000").split())
+    assert "answers end at max_model_len 4,096 before they are whole." in said
+
+
+def test_where_nothing_is_answered_no_times_are_shown_and_the_exit_code_is_1() -> None:
+    result = CliRunner().invoke(cli, [*BASE, *RATE, "--prompt-tokens", "200000"])
+    assert result.exit_code == 1
+    assert result.stdout.startswith("REFUSES")
+    assert "time to first token" not in result.stdout
+    assert "refused (no prompt, or one of more than 4,095 tokens)" in " ".join(result.stdout.split())
+
+
+def test_a_length_that_fits_is_named() -> None:
+    said = run(*RATE, "--num-gpu-blocks", "100", code=2)
+    assert "needs 256 blocks and the pool has 99 to use; give --max-model-len 1584 or less, or more blocks." in said
+    assert run(*RATE, "--num-gpu-blocks", "100", "--max-model-len", "1584")
+
+
+def test_a_launch_command_says_how_to_schedule() -> None:
+    launched = "vllm serve llama-3.1-8b --max-model-len 4096 --scheduling-policy priority --watermark 0.1 "
+    launched += "--long-prefill-token-threshold 100 --no-scheduler-reserve-full-isl"
+    options = [
+        "--gpu",
+        "l4",
+        "--rate",
+        "2",
+        "--requests",
+        "5",
+        "--prompt-tokens",
+        "9",
+        "--output-tokens",
+        "9",
+        "--json",
+    ]
+    found = json.loads(
+        CliRunner().invoke(cli, ["simulate", *options, "--watermark", "0.2", "--", *launched.split()]).stdout
+    )["settings"]
+    names = ("policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
+    assert [found[name] for name in names] == ["priority", 0.2, 100, False]

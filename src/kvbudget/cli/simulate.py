@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from kvbudget.budgeting import Budget
     from kvbudget.cli.fleet import AskedFleet
     from kvbudget.deployment import Deployment
-    from kvbudget.simulation.answer import Answer
+    from kvbudget.simulation.answer import Answer, Begin
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Step
     from kvbudget.simulation.settings import SchedulerSettings
     from kvbudget.simulation.simulate import Settings
+    from kvbudget.workload.kept import Kept
     from kvbudget.workload.spec import Workload
 
 SEARCHED = 30_000
@@ -142,6 +143,8 @@ def simulate(
         write_page(simulated_page(answer), html)
     if "-" not in (steps, html, save_plan) and (html is None or output):
         click.echo(_rendered(answer, output), nl=False)
+    if not answer.summary.completed:
+        ctx.exit(1)
 
 
 def _deployment(ctx: click.Context, name: str, options: dict[str, Any]) -> Deployment:
@@ -216,14 +219,16 @@ def _answer(
     )
     from kvbudget.simulation.deployed import pool_assumptions, timing_warnings  # noqa: PLC0415
     from kvbudget.simulation.replicas import simulated_fleet  # noqa: PLC0415
+    from kvbudget.workload.kept import Kept  # noqa: PLC0415
 
     d, clock, fleet = b.deployment, timing.clock, engines.fleet
     settings, warnings, assumptions = _chosen(policy, b, pool, max_tokens)
-    begin = workload.loop if workload.closed else workload.stream
+    kept = Kept(() if workload.closed else workload.stream())
+    begin: Begin = workload.loop if workload.closed else lambda: kept
     if engines.counted:
-        fleet, summary = replicas_for(workload.stream, pool, clock, fleet, engines.target_ttft_s)
+        fleet, summary = replicas_for(kept, pool, clock, fleet, engines.target_ttft_s)
     elif engines.several:
-        summary = simulated_fleet(workload.stream(), pool, clock, fleet)
+        summary = simulated_fleet(kept, pool, clock, fleet)
     else:
         summary = simulated(begin(), settings, clock)
     run: Any = partial(simulated_fleet, fleet=fleet) if fleet.engines > 1 else simulated
@@ -244,8 +249,9 @@ def _answer(
         settings=settings,
         summary=summary,
         fleet=fleet,
+        counted=engines.counted,
         target_ttft_s=engines.target_ttft_s,
-        knee=knee_of(workload.stream, settings, clock, summary, run) if search and not workload.closed else None,
+        knee=knee_of(kept, settings, clock, summary, run) if search and kept.seconds else None,
         calm=calm_limit(begin, settings, clock, int(summary.running.max), run) if pressed else None,
         left_out=knee is None and not quick and (summary.preemptions > 0 or not workload.closed),
         warnings=(
@@ -253,6 +259,8 @@ def _answer(
             *b.warnings,
             *fleet_warnings(d),
             *workload.notes,
+            *workload.remarks(summary.requests),
+            *_cut(kept, settings.max_model_len),
             *timing_warnings(timing, pool),
         ),
         assumptions=(
@@ -261,6 +269,12 @@ def _answer(
             *pool_assumptions(b, pool.num_gpu_blocks),
         ),
     )
+
+
+def _cut(kept: Kept, limit: int) -> tuple[str, ...]:
+    """Return that answers are shorter than the workload has them, nothing where none is."""
+    count = kept.cut_at(limit)
+    return (f"{count:,} answers end at max_model_len {limit:,} before they are whole.",) if count else ()
 
 
 def _chosen(

@@ -81,15 +81,17 @@ class Workload:
     Attributes:
         description: One line for a report.
         notes: What the reader must know of it, a sentence each.
-        rate: Requests a second, None where arrivals come from a trace or depend on answers.
+        rate: Requests a second, None where arrivals come from a trace, depend on answers or are all at once.
         closed: Whether it is a closed loop (`loop`) and no stream.
         source: The trace, if there is one; it counts what it left out.
+        asked: How many requests were asked for, where a trace may have fewer.
     """
 
     description: str
     notes: tuple[str, ...] = ()
     rate: float | None = None
     source: Trace | None = None
+    asked: int | None = None
     _stream: Callable[[], Iterator[Request]] | None = None
     _loop: Callable[[], ClosedLoop] | None = None
 
@@ -117,6 +119,20 @@ class Workload:
         if self._loop is None:
             raise InputError("An open workload has no users; use its stream.")
         return self._loop()
+
+    def remarks(self, requests: int) -> tuple[str, ...]:
+        """Return what is to be said of its trace once it was read, and had so many requests."""
+        if self.source is None:
+            return ()
+        name, left_out, found = self.source.name, self.source.left_out, []
+        if self.asked is not None and requests < self.asked:
+            found.append(f"{name} has {requests:,} requests, fewer than the {self.asked:,} of --requests.")
+        if left_out and (self.asked is None or requests < self.asked):
+            found.append(
+                f"{left_out:,} rows of {name} are no request that generates something, or failed or warmed up, and are "
+                "left out."
+            )
+        return tuple(found)
 
 
 def parse_workload(spec: WorkloadSpec) -> Workload:
@@ -147,8 +163,12 @@ def parse_workload(spec: WorkloadSpec) -> Workload:
     several = f"{count or DEFAULT_REQUESTS:,} requests"
     return Workload(
         description=f"{several}, {_arriving(rate, burstiness)}, {what}{_sharing(prefixes)}",
-        notes=notes, rate=rate, source=source if isinstance(source, Trace) else None, _stream=stream,
+        notes=notes, rate=_finite(rate), source=source if isinstance(source, Trace) else None, _stream=stream,
     )  # fmt: skip
+
+
+def _finite(rate: float) -> float | None:
+    return rate if isfinite(rate) else None
 
 
 def _random(seed: int) -> Random:
@@ -189,7 +209,7 @@ def _played(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload:
     scale = _positive(spec.time_scale, "--time-scale", "2") if spec.time_scale is not None else 1.0
 
     def stream() -> Iterator[Request]:
-        requests = islice(trace.requests(spec.seed), count)
+        requests = _some(trace, spec.seed, count)
         if scale == 1:
             return requests
         return (request._replace(arrival=request.arrival / scale) for request in requests)
@@ -200,8 +220,26 @@ def _played(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload:
         description=f"{some}{trace.name} ({trace.format}) as recorded{speed}",
         notes=trace.notes,
         source=trace,
+        asked=count,
         _stream=stream,
     )
+
+
+def _some(trace: Trace, seed: int, count: int | None) -> Iterator[Request]:
+    """Yield the first requests of a trace, all for None.
+
+    Raises:
+        InputError: There is none.
+    """
+    requests = islice(trace.requests(seed), count)
+    first = next(requests, None)
+    if first is None:
+        raise InputError(
+            f"{trace.name}: has no request that generates something ({trace.left_out:,} rows are left out); give "
+            "another trace."
+        )
+    yield first
+    yield from requests
 
 
 def _timed_anew(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload:
@@ -212,13 +250,13 @@ def _timed_anew(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload
 
     def stream() -> Iterator[Request]:
         times = arrivals(rate, burstiness, _random(spec.seed + 1))
-        requests = islice(trace.requests(spec.seed), count)
+        requests = _some(trace, spec.seed, count)
         return (request._replace(arrival=now) for request, now in zip(requests, times, strict=False))
 
     some = f"the first {count:,} requests of " if count else ""
     return Workload(
         description=f"{some}{trace.name} ({trace.format}), {_arriving(rate, burstiness)}",
-        notes=trace.notes, rate=rate, source=trace, _stream=stream,
+        notes=trace.notes, rate=_finite(rate), source=trace, asked=count, _stream=stream,
     )  # fmt: skip
 
 
