@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +23,7 @@ from kvbudget.simulation.search import find_knee, largest_without
 from kvbudget.simulation.settings import Group, SchedulerSettings
 from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
-from kvbudget.workload import traces
+from kvbudget.workload import files, traces
 from kvbudget.workload.request import Request
 
 if TYPE_CHECKING:
@@ -397,13 +397,18 @@ def test_the_least_load_that_is_tried_is_said_to_be_it() -> None:
 def test_a_trace_is_read_once_however_many_simulations_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
-    opened = traces.open_trace
-    monkeypatch.setattr(traces, "open_trace", lambda path: (read.append(path.name), opened(path))[1])
+    read: list[Path] = []
+    opened = files.open_trace
+
+    def open_trace(path: Path) -> Any:  # noqa: ANN401
+        read.append(path)
+        return opened(path)
+
+    monkeypatch.setattr(traces, "open_trace", open_trace)
     rows = [{"arrival": i / 9, "prompt": 800, "output": 300 * (i % 5)} for i in range(300)]
     (tmp_path / "trace.json").write_text(json.dumps(rows))
     text = run("--trace", str(tmp_path / "trace.json"), "--knee", "--requests", "1000")
-    assert read == ["trace.json"] * 2  # to tell what it is, and to play it
+    assert read == [tmp_path / "trace.json"] * 2  # to tell what it is, and to play it
     said = " ".join(text.split())
     assert "trace.json has 240 requests, fewer than the 1,000 of --requests." in said
     assert "60 rows of trace.json are no request that generates something" in said
