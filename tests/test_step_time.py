@@ -367,6 +367,14 @@ def test_a_benchmark_tells_its_mean_step(tmp_path: Path) -> None:
     assert point.batch == Batch(tokens=192, requests=32, context=35_200, pairs=115_200)
 
 
+def test_a_file_may_hold_several_results(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"  # of --append-result
+    path.write_text(json.dumps({**BENCH, "std_tpot_ms": float("nan")}) + "\n" + json.dumps(BENCH))
+    points = bench_points([path])
+    assert len(points) == 2
+    assert points[0] == points[1]
+
+
 @pytest.mark.parametrize("key", BENCH)
 @pytest.mark.parametrize("value", [None, 0, "x", True, -1, 1e300])
 def test_a_benchmark_without_times_is_refused(tmp_path: Path, key: str, value: object) -> None:

@@ -290,3 +290,10 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
             parse()
     with suppress(InputError):
         assert len(list(parse_workload(replace(BASIC, rate=text, burstiness=text, requests="5")).stream())) == 5
+
+
+@pytest.mark.parametrize("seed", [1.0, float("nan"), "1", True])
+def test_a_seed_is_a_whole_number(seed: object) -> None:
+    spec = WorkloadSpec(rate="1", prompt_tokens="9", output_tokens="9", seed=seed)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"--seed is .*; give a whole number"):
+        parse_workload(spec)

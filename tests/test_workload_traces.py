@@ -325,6 +325,7 @@ BROKEN = [
     ("prefix", '[{"arrival": 0, "prompt": 1, "output": 1, "prefix_len": 1, "prefix_id": []}]', None, "the prefix_id"),
     ("priority", '[{"arrival": 0, "prompt": 1, "output": 1, "priority": 0.5}]', None, "has the priority 0.5"),
     ("lengths differ", VLLM_BENCH.replace("[10, 20, 5]", "[10]"), None, "lens and start_times differ"),
+    ("several", VLLM_BENCH.strip() + "\n" + VLLM_BENCH, None, "holds 2 results, one behind the other; give"),
     ("no benchmarks", '{"benchmarks": [], "metadata": {}}', None, "has no list of benchmarks"),
     ("no text", '[{"conversations": [{"from": "human"}, {"from": "gpt"}]}]', None, "has a turn without a text"),
     ("no buckets", "# HELP x y\n", None, "has no histogram of prompt and answer lengths"),

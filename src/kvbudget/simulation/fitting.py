@@ -13,7 +13,7 @@ from kvbudget.headers.source import shown
 from kvbudget.simulation.clock import SECOND, Attended, Batch, StepTime
 from kvbudget.simulation.roofline import Costs, Roofline
 from kvbudget.workload.files import open_trace
-from kvbudget.workload.rows import json_document
+from kvbudget.workload.rows import json_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -140,7 +140,7 @@ def fit_line(points: Sequence[Measured]) -> Roofline:
     _, size, costs = best
     worst = max(abs(_dot(row, costs) / point.seconds - 1) for row, point in zip(rows, points, strict=True))
     error = max(FITTED, worst) if len(points) > size else GUESSED
-    source = f"a line through {len(points)} measured steps"
+    source = f"a line through {len(points)} measured step{'s' if len(points) > 1 else ''}"
     return Roofline(Line(*costs), source=source, error=error)
 
 
@@ -227,7 +227,7 @@ def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured
 
 
 def bench_points(paths: Iterable[Path]) -> tuple[Measured, ...]:
-    """Return the mean step of each result of ``vllm bench serve``.
+    """Return the mean step of each result of ``vllm bench serve``, of which a file may hold several (--append-result).
 
     By Little's law as many requests decode as tokens come out a second times the time between two of them; while one of
     them generates its answer, a prompt of mean length is computed for each.
@@ -239,7 +239,7 @@ def bench_points(paths: Iterable[Path]) -> tuple[Measured, ...]:
     points = []
     for path in paths:
         with open_trace(path) as (name, content):
-            points.append(_mean_step(name, json_document(name, content)))
+            points += [_mean_step(name, document) for document in json_documents(name, content)]
     return tuple(points)
 
 

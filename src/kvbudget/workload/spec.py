@@ -180,6 +180,8 @@ def _random(seed: int) -> Random:
 def _check(spec: WorkloadSpec, source: Trace | Profile | None) -> None:
     """Refuse options that contradict each other or do nothing."""
     timed = isinstance(source, Trace) and source.timed
+    if type(spec.seed) is not int:  # which every other value would be taken for, but not the same one each time
+        raise InputError(f"--seed is {spec.seed!r}; give a whole number.")
     if spec.users is not None and spec.rate is not None:
         raise InputError(
             "--users and --rate: users send when they have their answer, not at a rate; give one of the two."
