@@ -301,10 +301,11 @@ def _closed(
     users = _count(spec.users, "--users", MAX_USERS) or count
 
     def loop() -> ClosedLoop:
-        starts = arrivals(rate, burstiness, _random(spec.seed + 1)) if rate and burstiness else None
+        chance = _random(spec.seed + 1)
+        begin = arrivals(rate, burstiness, chance) if rate and burstiness else pause.starts(min(users, count), chance)
         return ClosedLoop(
             users=users, requests=count, pairs=pairs, think_time=pause, turns=turns, prefixes=prefixes,
-            rng=_random(spec.seed), starts=starts, one_talk=starts is not None,
+            rng=_random(spec.seed), starts=begin, one_talk=rate is not None,
         )  # fmt: skip
 
     who = f"{users:,} users" if rate is None or burstiness is None else f"users {_arriving(rate, burstiness)}"
