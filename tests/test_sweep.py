@@ -162,6 +162,8 @@ def test_a_key_tells_points_apart() -> None:
         point_key({}, SETTINGS._replace(max_num_seqs=65), spec()),
         point_key({"step_time": "10,21"}, SETTINGS, spec()),
         point_key({}, SETTINGS, spec(), "digest"),
+        point_key({}, SETTINGS, spec(), clock=StepTime(10, 20)),
+        point_key({}, SETTINGS, spec(), clock=StepTime(10, 21)),
     ]
     assert len(set(keys)) == len(keys)
     assert keys[0] == point_key({}, SETTINGS, spec())
@@ -303,6 +305,12 @@ def test_replicas_are_an_axis() -> None:
     assert rows[0]["ttft_p95_s"] == rows[1]["ttft_p95_s"] > rows[2]["ttft_p95_s"] >= rows[3]["ttft_p95_s"]
 
 
+def test_a_plan_is_of_one_simulation(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run("simulate", *BASE[1:], *LOAD, "--rate", "2", "--no-knee", "--save-plan", str(plan))
+    assert "is a plan, which `kvbudget simulate` plays" in run("sweep", str(plan), *LOAD, "--rate", "2,4", code=2)
+
+
 def test_the_scheduler_has_axes_too() -> None:
     arguments = [*BASE, *LOAD, "--rate", "20", "--watermark", "0,0.5", "--scheduling-policy", "fcfs,priority"]
     rows = json.loads(run(*arguments, "--no-scheduler-reserve-full-isl", "--jobs", "1", "--json"))["rows"]
@@ -364,6 +372,20 @@ def test_an_option_with_commas_of_its_own_has_one_value() -> None:
     arguments = [*BASE, *LOAD, "--rate", "2,8", "--limit-mm-per-prompt", '{"image": 0, "video": 0}', "--jobs", "1"]
     rows = json.loads(run(*arguments, "--json"))["rows"]
     assert [row["options"] for row in rows] == [{"rate": "2"}, {"rate": "8"}]
+
+
+def test_a_model_in_a_folder_is_known_by_what_it_takes(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 1024, "vocab_size": 1000,
+        "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    results = tmp_path / "rows.jsonl"
+    arguments = ["sweep", str(tmp_path), "--gpu", "h100", *LOAD, "--rate", "8", "--num-gpu-blocks", "1000"]
+    for layers, rows in ((4, 1), (4, 1), (8, 2)):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
+        run(*arguments, "--jobs", "1", "--results", str(results))
+        assert lines_of(results) == rows
 
 
 def test_a_trace_is_known_by_its_content(tmp_path: Path) -> None:

@@ -90,10 +90,14 @@ def sweep(
     kvbudget sweep llama-3.1-8b --gpu l4 --step-time 10,20 --rate 2,4,8 --max-num-seqs 64,128,256 --seed 0,1,2 \\
       --requests 2000 --prompt-tokens 1200 --output-tokens 300
     """  # noqa: D301 - click reads the backspace character
+    from kvbudget.check.plan import is_plan  # noqa: PLC0415 - after the options are read
+
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
     if scheduler is not None and jobs is not None:
         raise InputError("--jobs are processes of this host and --scheduler is a cluster; give one of the two.")
     name, options = asked(ctx, model, options, parameters(SCHEDULER))
+    if is_plan(name):
+        raise InputError(f"{name} is a plan, which `kvbudget simulate` plays; name the model, or paste its command.")
     found = _swept(chosen_model(name, options), name, options, step_time, results, _fan_out(jobs, scheduler))
     click.echo(_rendered(found, output), nl=False)
 
@@ -211,7 +215,7 @@ class _Plan:
         self.assumptions.update(dict.fromkeys(b.assumptions))
         told = {**self._told, **{key: str(value) for key, value in chosen.items() if value is not None}}
         for varied, spec in self._specs:
-            key = point_key(told, settings, spec, self._trace, fleet)
+            key = point_key(told, settings, spec, self._trace, fleet, timing.clock)
             self.order.append(own + varied)
             self.points.append(
                 Point(key=key, options=own + varied, settings=settings, workload=spec, clock=timing.clock, fleet=fleet)
