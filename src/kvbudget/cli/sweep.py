@@ -185,10 +185,11 @@ class _Plan:
             raise first
 
     def _spec(self, chosen: dict[str, Any]) -> Any:  # noqa: ANN401 - its type is imported here
-        from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415 - after the options are read
+        from kvbudget.workload.kept import shared_workload  # noqa: PLC0415 - after the options are read
+        from kvbudget.workload.spec import WorkloadSpec  # noqa: PLC0415
 
         spec = WorkloadSpec(**chosen)
-        workload = parse_workload(spec)
+        workload = shared_workload(spec)
         if workload.closed:
             raise InputError("A sweep takes workloads that arrive by themselves; give --rate or a --trace with times.")
         self.workload = self.workload or workload.description

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvbudget import __version__
 from kvbudget.simulation.clock import Batch
 from kvbudget.simulation.replicas import ALONE, Fleet, simulated_fleet
-from kvbudget.workload.spec import WorkloadSpec, parse_workload
+from kvbudget.workload.kept import shared_workload
+from kvbudget.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ def run_point(point: Point) -> Row:
     Raises:
         KvbudgetError: Its trace cannot be read here, or its settings contradict each other.
     """
-    stream = parse_workload(point.workload).stream()
+    stream = shared_workload(point.workload).stream()
     summary = simulated_fleet(stream, point.settings, point.clock, point.fleet)
     return Row(key=point.key, options=point.options, figures=figures_of(summary))
 

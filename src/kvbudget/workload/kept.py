@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvbudget.errors import InputError
+from kvbudget.workload.recorded import Profile, Trace
 from kvbudget.workload.request import Request
+from kvbudget.workload.spec import parse_workload
+from kvbudget.workload.traces import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from kvbudget.workload.spec import Workload, WorkloadSpec
+
+MOST_SHARED = 1 << 20
+"""Requests of a trace that are kept for all workloads of a process: 25 MB where they share nothing."""
 
 
 class Kept:
@@ -48,3 +61,43 @@ class Kept:
         """Return how many answers such a limit cuts: of prompts that leave room for some of it."""
         lengths = zip(self._prompts, self._outputs, strict=True)
         return sum(prompt < max_model_len < prompt + output for prompt, output in lengths)
+
+
+def shared_workload(spec: WorkloadSpec) -> Workload:
+    """Return the workload that options describe, as `parse_workload`, its trace read once while others use it too."""
+    return parse_workload(spec, None if spec.trace is None else shared_trace(spec.trace, spec.trace_format))
+
+
+def shared_trace(path: str, format_name: str | None = None) -> Trace | Profile:
+    """Return what a workload file holds, read once for all workloads of this process that ask for it in a row.
+
+    Raises:
+        InputError: The format is not known, or the file is not of it.
+        AccessError: The file system does not let us read it.
+    """
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):  # a file in an archive, or one that reading will refuse
+        return read_trace(Path(path), format_name)
+    return _shared(path, format_name, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1)
+def _shared(path: str, format_name: str | None, changed: int, size: int) -> Trace | Profile:
+    del changed, size  # by which another content of the file is known
+    source = read_trace(Path(path), format_name)
+    if isinstance(source, Profile) or source.drawn:
+        return source
+    try:
+        kept = Kept(islice(source.requests(), MOST_SHARED + 1))
+    except InputError:  # which may stand behind all that is wanted
+        return source
+    if len(kept) > MOST_SHARED:
+        return source
+    left_out = source.left_out
+
+    def reading(trace: Trace, seed: int) -> Iterator[Request]:  # noqa: ARG001 - nothing is left to chance
+        trace.left_out = left_out
+        return iter(kept)
+
+    return replace(source, reading=reading)

@@ -56,6 +56,7 @@ class Trace:
         format: One of `FORMATS`.
         timed: Whether its rows say when they came; the arrivals of others are all 0.
         notes: What the reader must know of it, a sentence each.
+        drawn: Whether its requests are drawn from what it tells, by a seed.
         left_out: Rows of the last reading that can be no request.
     """
 
@@ -63,6 +64,7 @@ class Trace:
     format: str
     timed: bool
     notes: tuple[str, ...] = ()
+    drawn: bool = False
     left_out: int = field(default=0)
     reading: Callable[[Trace, int], Iterator[Request]]
 

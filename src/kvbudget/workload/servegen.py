@@ -87,7 +87,12 @@ def read_servegen(path: Path) -> Trace:
         return generate(clients, seed)
 
     return Trace(
-        name=name, format="servegen", timed=True, notes=(f"Drawn from {len(clients)} clients.",), reading=requests
+        name=name,
+        format="servegen",
+        timed=True,
+        drawn=True,
+        notes=(f"Drawn from {len(clients)} clients.",),
+        reading=requests,
     )
 
 

@@ -135,15 +135,20 @@ class Workload:
         return tuple(found)
 
 
-def parse_workload(spec: WorkloadSpec) -> Workload:
+def parse_workload(spec: WorkloadSpec, source: Trace | Profile | None = None) -> Workload:
     """Return the workload that options describe.
+
+    Args:
+        spec: The options.
+        source: What its trace holds, where that was read before.
 
     Raises:
         InputError: An option is not understood, contradicts another or is missing; or the trace is broken.
         AccessError: The trace may not be read.
     """
     count = _count(spec.requests, "--requests", MAX_REQUESTS)
-    source = read_trace(Path(spec.trace), spec.trace_format) if spec.trace is not None else None
+    if source is None and spec.trace is not None:
+        source = read_trace(Path(spec.trace), spec.trace_format)
     _check(spec, source)
     if isinstance(source, Trace) and source.timed and spec.rate is None and spec.users is None:
         return _played(spec, source, count)
