@@ -13,6 +13,7 @@ import tarfile
 import tracemalloc
 from itertools import islice, pairwise
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -219,7 +220,7 @@ GUIDELLM_SUMMARY = json.dumps(
 )
 
 PROFILES = [
-    ("prometheus", PROMETHEUS, Histogram((100, 200), (0.2, 1.0), 2), Histogram((10,), (1.0,)), None),
+    ("prometheus", PROMETHEUS, Histogram((100, 200), (0.2, 1.0), 2), Histogram((10, 11), (0.5, 1.0)), None),
     ("aiperf", AIPERF_SUMMARY, Histogram((500, 900, 1000), (0.5, 0.99, 1.0), 100), Histogram((10,), (1.0,), 10), 12.5),
     ("guidellm", GUIDELLM_SUMMARY, Histogram((4, 8), (0.5, 1.0)), Histogram((2,), (1.0,), 2), 3.0),
 ]
@@ -234,6 +235,17 @@ def test_a_summary_gives_distributions(
     assert (profile.format, profile.rate) == (form, rate)
     assert profile.notes
     assert (profile.prompt, profile.output) == (prompt, output)
+
+
+def test_lengths_beyond_the_last_bucket_are_no_shorter_than_it_and_are_told(tmp_path: Path) -> None:
+    profile = read_trace(write(tmp_path, PROMETHEUS))
+    assert isinstance(profile, Profile)
+    (note,) = profile.notes[1:]
+    assert note.startswith("50.0% of the requests lie beyond the last bucket of vllm:request_generation_tokens, 10 ")
+    chance = Random(1)  # noqa: S311 - no secrets here
+    drawn = [profile.output.draw(chance) for _ in range(1000)]
+    assert 400 < drawn.count(11) < 600
+    assert max(drawn) == 11
 
 
 def test_a_result_without_details_gives_means(tmp_path: Path) -> None:

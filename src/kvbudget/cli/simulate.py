@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from kvbudget.simulation.simulate import Settings
     from kvbudget.workload.kept import Kept
     from kvbudget.workload.spec import Workload
+
+PATIENCE = 5
+"""Seconds of a simulation after which the reader is told how many more there are."""
 
 SEARCHED = 30_000
 """Work (`work_of`) up to which searches are made without being asked; they take some twenty simulations."""
@@ -225,6 +229,7 @@ def _answer(
     settings, warnings, assumptions = _chosen(policy, b, pool, max_tokens)
     kept = Kept(() if workload.closed else workload.stream())
     begin: Begin = workload.loop if workload.closed else lambda: kept
+    started = perf_counter()
     if engines.counted:
         fleet, summary = replicas_for(kept, pool, clock, fleet, engines.target_ttft_s)
     elif engines.several:
@@ -232,6 +237,10 @@ def _answer(
     else:
         summary = simulated(begin(), settings, clock)
     run: Any = partial(simulated_fleet, fleet=fleet) if fleet.engines > 1 else simulated
+    took = perf_counter() - started
+    if took > PATIENCE and timing.error is not None and not engines.counted:
+        note = f"this took {took:.0f} s; as long again for each end of the clock's interval (--step-time has none)"
+        click.echo(f"kvbudget: note: {note}.", err=True)
     with _written(steps) as record:
         if record is not None:  # the same run again: the first one counts equal steps together
             play(begin(), settings, clock, record)

@@ -120,6 +120,8 @@ def _preemptions(a: Answer) -> str:
     refused = f"; {s.refused:,} refused ({longest})" if s.refused else ""
     if s.unfinished:
         refused += f"; {s.unfinished:,} ended with an error when the cache was full"
+    if s.prefix_hit_rate:
+        refused += f"; {s.prefix_hit_rate:.0%} of the prompts' tokens found in the cache"
     if not s.preemptions:
         return f"{done}{refused}; no {loss}."
     return (
