@@ -140,9 +140,9 @@ def _swept(
         rows = run_all(points, fan_out=fan_out, known=known, keep=keep)
     by_options = {row.options: row for row in [*rows, *plan.refused]}
     return Swept(
-        place=plan.place,
+        place=" | ".join(plan.places),
         workload=plan.workload,
-        clock=plan.timing,
+        clock=" | ".join(plan.timings),
         rows=[by_options[key] for key in plan.order],
         warnings=tuple(plan.warnings),
         assumptions=tuple(plan.assumptions),
@@ -163,8 +163,10 @@ class _Plan:
         self.order: list[Options] = []
         self.warnings: dict[str, None] = {}
         self.assumptions: dict[str, None] = {}
-        self.place = self.workload = ""
-        self._step_time, self.timing = step_time, ""
+        self.places: dict[str, None] = {}
+        self.timings: dict[str, None] = {}
+        self.workload = ""
+        self._step_time = step_time
         self._told = {"model": name, "step_time": step_time}
         offered = taken(options, WORKLOAD)
         self._trace = _digest(offered["trace"])
@@ -210,8 +212,8 @@ class _Plan:
         settings = scheduled(scheduler_settings(b, num_gpu_blocks=blocks), flags)
         check(settings)
         timing = timing_of(d, step_time=self._step_time)
-        self.timing = self.timing or timing.source
-        self.place = self.place or f"{d.card.name}, vLLM {d.engine_version}"
+        self.timings[timing.source + (f"; each step ±{timing.error:.0%}" if timing.error else "")] = None
+        self.places[f"{d.card.name}, vLLM {d.engine_version}"] = None
         self.warnings.update(dict.fromkeys((*b.warnings, *fleet_warnings(d))))
         self.assumptions.update(dict.fromkeys(b.assumptions))
         told = {**self._told, **{key: str(value) for key, value in chosen.items() if value is not None}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import exp, fsum, isfinite, log
+from math import exp, fsum, inf, isfinite, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.basis import Basis
@@ -121,7 +121,7 @@ def fit_line(points: Sequence[Measured]) -> Roofline:
     there are no more points than costs.
 
     Raises:
-        InputError: There is no point.
+        InputError: There is no point, or one takes twice what the best fit says or more.
     """
     if not points:
         raise InputError("No measured steps; give --step-points such as 1:6.2,32:8.5.")
@@ -138,10 +138,21 @@ def fit_line(points: Sequence[Measured]) -> Roofline:
     if best is None:  # pragma: no cover - a mean always fits
         raise InputError("The measured steps fit no clock; check their numbers.")
     _, size, costs = best
-    worst = max(abs(_dot(row, costs) / point.seconds - 1) for row, point in zip(rows, points, strict=True))
+    fitted = [_dot(row, costs) for row in rows]
+    worst = max(abs(point.seconds / said - 1) if said else inf for said, point in zip(fitted, points, strict=True))
+    _check_fit(worst)
     error = max(FITTED, worst) if len(points) > size else GUESSED
     source = f"a line through {len(points)} measured step{'s' if len(points) > 1 else ''}"
     return Roofline(Line(*costs), source=source, error=error)
+
+
+def _check_fit(worst: float) -> None:
+    """Refuse a clock whose interval, its largest error either way, would reach down to steps of no time."""
+    if worst >= 1:
+        raise InputError(
+            "The measured steps contradict each other: one takes twice what the best fit to all says, or more; give "
+            "steps of one deployment."
+        )
 
 
 def _dot(row: Sequence[float], costs: Sequence[float]) -> float:
@@ -213,13 +224,14 @@ def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured
     little to check with, not below what it was.
 
     Raises:
-        InputError: There is no point.
+        InputError: There is no point, or one takes twice what the scaled clock says or more.
     """
     if not points:
         raise InputError("No measured steps to calibrate the clock with; give one.")
     ratios = [log(point.seconds * SECOND / clock.step(point.batch)) for point in points]
     mean = fsum(ratios) / len(ratios)
     worst = max(exp(abs(ratio - mean)) - 1 for ratio in ratios)
+    _check_fit(worst)
     factor = exp(mean)
     error = max(FITTED, worst, clock.error if len(points) < _ENOUGH else 0.0)
     source = f"{clock.source}, times {factor:.3g} as in {what}"
