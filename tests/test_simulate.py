@@ -410,20 +410,20 @@ def test_a_trace_is_read_once_however_many_simulations_it_takes(
     text = run("--trace", str(tmp_path / "trace.json"), "--knee", "--requests", "1000")
     assert read == [tmp_path / "trace.json"] * 2  # to tell what it is, and to play it
     said = " ".join(text.split())
-    assert "trace.json has 240 requests, fewer than the 1,000 of --requests." in said
-    assert "60 rows of trace.json are no request that generates something" in said
+    assert "Requests of trace.json: 240, fewer than the 1,000 of --requests." in said
+    assert "Rows of trace.json that are left out (nothing asked or generated, failed, warming up): 60." in said
     assert "requests answered" in said
 
 
 def test_a_trace_without_a_request_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("timestamp,prompt,output\n0,5,0\n")
     said = run("--trace", str(tmp_path / "trace.csv"), code=2)
-    assert "trace.csv: has no request that generates something (1 rows are left out)" in said
+    assert "trace.csv: has no request that generates something (rows left out: 1)" in said
 
 
 def test_answers_that_the_longest_length_cuts_are_counted() -> None:
     said = " ".join(run(*RATE, "--output-tokens", "4000").split())
-    assert "answers end at max_model_len 4,096 before they are whole." in said
+    assert "Answers that max_model_len 4,096 cuts short: 60." in said
 
 
 def test_where_nothing_is_answered_no_times_are_shown_and_the_exit_code_is_1() -> None:

@@ -283,7 +283,7 @@ def _answer(
 def _cut(kept: Kept, limit: int) -> tuple[str, ...]:
     """Return that answers are shorter than the workload has them, nothing where none is."""
     count = kept.cut_at(limit)
-    return (f"{count:,} answers end at max_model_len {limit:,} before they are whole.",) if count else ()
+    return (f"Answers that max_model_len {limit:,} cuts short: {count:,}.",) if count else ()
 
 
 def _chosen(

@@ -126,11 +126,10 @@ class Workload:
             return ()
         name, left_out, found = self.source.name, self.source.left_out, []
         if self.asked is not None and requests < self.asked:
-            found.append(f"{name} has {requests:,} requests, fewer than the {self.asked:,} of --requests.")
+            found.append(f"Requests of {name}: {requests:,}, fewer than the {self.asked:,} of --requests.")
         if left_out and (self.asked is None or requests < self.asked):
             found.append(
-                f"{left_out:,} rows of {name} are no request that generates something, or failed or warmed up, and are "
-                "left out."
+                f"Rows of {name} that are left out (nothing asked or generated, failed, warming up): {left_out:,}."
             )
         return tuple(found)
 
@@ -242,8 +241,8 @@ def _some(trace: Trace, seed: int, count: int | None) -> Iterator[Request]:
     first = next(requests, None)
     if first is None:
         raise InputError(
-            f"{trace.name}: has no request that generates something ({trace.left_out:,} rows are left out); give "
-            "another trace."
+            f"{trace.name}: has no request that generates something (rows left out: {trace.left_out:,}); give another "
+            "trace."
         )
     yield first
     yield from requests
