@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -461,3 +463,17 @@ def test_a_launch_command_says_how_to_schedule() -> None:
     )["settings"]
     names = ("policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
     assert [found[name] for name in names] == ["priority", 0.2, 100, False]
+
+
+def test_a_reader_of_steps_may_stop_after_the_first() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    many = [*BASE, *RATE, "--requests", "3000", "--no-knee", "--steps", "-"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kvbudget", *many], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["step"] == 0
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 0
