@@ -113,8 +113,8 @@ def requests(*rows: tuple[float, int, int]) -> list[Request]:
 READ: list[tuple[str, str, str, bool, list[Request], int]] = [
     ("azure-2023", AZURE_2023, "azure", True, requests((0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)), 0),
     ("azure-2024", AZURE_2024, "azure", True, requests((0, 2162, 5), (0.99007, 2399, 6), (1.49007, 76, 15)), 0),
-    ("burstgpt", BURSTGPT, "burstgpt", True, requests((5, 472, 18), (45, 1087, 230)), 1),
-    ("burstgpt-3", BURSTGPT_3, "burstgpt", True, requests((7.5, 10, 20)), 0),
+    ("burstgpt", BURSTGPT, "burstgpt", True, requests((0, 472, 18), (40, 1087, 230)), 1),
+    ("burstgpt-3", BURSTGPT_3, "burstgpt", True, requests((0, 10, 20)), 0),
     ("etalon", "num_prefill_tokens,num_decode_tokens\n74,918\n", "csv", False, requests((0, 74, 918)), 0),
     ("csv", "\ufeffarrival_time,Output Tokens,prompt_tokens\r\n1.5,8,9\r\n", "csv", True, requests((1.5, 9, 8)), 0),
     (
@@ -124,7 +124,7 @@ READ: list[tuple[str, str, str, bool, list[Request], int]] = [
     ),
     (
         "bailian", BAILIAN, "bailian", True,
-        [Request(61.114, 40, 13, (Segment(1089, 16), Segment(1090, 16), Segment(1091, 8)))], 0,
+        [Request(0, 40, 13, (Segment(1089, 16), Segment(1090, 16), Segment(1091, 8)))], 0,
     ),
     (
         "ours", OURS, "json", True,

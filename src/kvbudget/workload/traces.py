@@ -120,7 +120,8 @@ def recognise(name: str, content: Bytes) -> str:
 class _Reader(NamedTuple):
     """How the rows of a format become requests.
 
-    `wall_clock` says that its times are a clock's, so that they count from the first one.
+    `wall_clock` says that its times are those of a recording of which the file may be a part, so that they count
+    from the first one: an engine that waits for it would be in all shares of time.
     """
 
     read: Callable[[Trace, str, Bytes], Iterator[Request]]
@@ -131,10 +132,10 @@ class _Reader(NamedTuple):
 
 _ROWS: dict[str, _Reader] = {
     "azure": _Reader(csv_requests, wall_clock=True),
-    "burstgpt": _Reader(csv_requests),
+    "burstgpt": _Reader(csv_requests, wall_clock=True),
     "csv": _Reader(csv_requests),
-    "mooncake": _Reader(hash_requests),
-    "bailian": _Reader(hash_requests),
+    "mooncake": _Reader(hash_requests, wall_clock=True),
+    "bailian": _Reader(hash_requests, wall_clock=True),
     "json": _Reader(prefix_requests),
     "llmservingsim": _Reader(log_requests, wall_clock=True),
     "sharegpt": _Reader(
