@@ -180,7 +180,7 @@ def test_the_fewest_replicas_are_found(enough: int, most: int) -> None:
 def test_replicas_for_a_target_are_the_fewest() -> None:
     requests = [Request(i * 0.02, 100, 200) for i in range(200)]
     for target in (None, 0.2):
-        fleet, found = replicas_for(lambda: requests, SMALL, CLOCK, Fleet(routing="least-loaded"), target)
+        fleet, found = replicas_for(requests, SMALL, CLOCK, Fleet(routing="least-loaded"), target)
         fewer = simulated_fleet(requests, SMALL, CLOCK, fleet._replace(replicas=fleet.replicas - 1))
         assert found == simulated_fleet(requests, SMALL, CLOCK, fleet)
         if target is None:
@@ -192,7 +192,7 @@ def test_replicas_for_a_target_are_the_fewest() -> None:
 def test_a_target_that_no_number_reaches_is_refused() -> None:
     requests = [Request(i * 0.02, 100, 20) for i in range(20)]
     with pytest.raises(InputError, match=r"Even with 20 replicas the first token takes 0\.012 s"):
-        replicas_for(lambda: requests, SMALL, CLOCK, Fleet(), 0.001)
+        replicas_for(requests, SMALL, CLOCK, Fleet(), 0.001)
 
 
 # -- recorders of several engines

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,6 +25,7 @@ from kvbudget.simulation.search import find_knee, largest_without
 from kvbudget.simulation.settings import Group, SchedulerSettings
 from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
+from kvbudget.workload import files, traces
 from kvbudget.workload.request import Request
 
 if TYPE_CHECKING:
@@ -161,7 +164,7 @@ def test_more_load_and_fewer_seats() -> None:
     requests = load()
     summary = simulated(requests, SMALL, CLOCK)
     assert summary.preemptions > 0
-    knee = knee_of(lambda: requests, SMALL, CLOCK)
+    knee = knee_of(requests, SMALL, CLOCK)
     assert knee.preemptions is not None
     assert knee.preemptions < 1
     calm = calm_limit(lambda: requests, SMALL, CLOCK, int(summary.running.max))
@@ -376,3 +379,101 @@ def test_a_layout_that_is_not_simulated_is_refused_at_once() -> None:
         result = CliRunner().invoke(cli, [*arguments, *clock], standalone_mode=False)
         assert isinstance(result.exception, CannotTell)
         assert "--pipeline-parallel-size 2 is not simulated" in str(result.exception)
+
+
+LOAD = ["--requests", "60", "--prompt-tokens", "300", "--output-tokens", "100", "--num-gpu-blocks", "300"]
+
+
+def test_all_at_once_has_no_load_and_valid_json() -> None:
+    found = json.loads(run(*LOAD, "--rate", "inf", "--json"), parse_constant=pytest.fail)
+    assert (found["rate"], found["knee"]) == (None, None)
+    text = run(*LOAD, "--rate", "inf")
+    assert "all at once" in text
+    assert "Somebody waits" not in text
+
+
+def test_the_least_load_that_is_tried_is_said_to_be_it() -> None:
+    assert "requests a second (0.016 times this load) or less." in " ".join(run(*LOAD, "--rate", "1e9").split())
+
+
+def test_a_trace_is_read_once_however_many_simulations_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    opened = files.open_trace
+
+    def open_trace(path: Path) -> Any:  # noqa: ANN401
+        read.append(path)
+        return opened(path)
+
+    monkeypatch.setattr(traces, "open_trace", open_trace)
+    rows = [{"arrival": i / 9, "prompt": 800, "output": 300 * (i % 5)} for i in range(300)]
+    (tmp_path / "trace.json").write_text(json.dumps(rows))
+    text = run("--trace", str(tmp_path / "trace.json"), "--knee", "--requests", "1000")
+    assert read == [tmp_path / "trace.json"] * 2  # to tell what it is, and to play it
+    said = " ".join(text.split())
+    assert "Requests of trace.json: 240, fewer than the 1,000 of --requests." in said
+    assert "Rows of trace.json that are left out (nothing asked or generated, failed, warming up): 60." in said
+    assert "requests answered" in said
+
+
+def test_a_trace_without_a_request_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("timestamp,prompt,output\n0,5,0\n")
+    said = run("--trace", str(tmp_path / "trace.csv"), code=2)
+    assert "trace.csv: has no request that generates something (rows left out: 1)" in said
+
+
+def test_answers_that_the_longest_length_cuts_are_counted() -> None:
+    said = " ".join(run(*RATE, "--output-tokens", "4000").split())
+    assert "Answers that max_model_len 4,096 cuts short: 60." in said
+
+
+def test_where_nothing_is_answered_no_times_are_shown_and_the_exit_code_is_1() -> None:
+    result = CliRunner().invoke(cli, [*BASE, *RATE, "--prompt-tokens", "200000"])
+    assert result.exit_code == 1
+    assert result.stdout.startswith("REFUSES")
+    assert "time to first token" not in result.stdout
+    assert "refused (no prompt, or one of more than 4,095 tokens)" in " ".join(result.stdout.split())
+
+
+def test_a_length_that_fits_is_named() -> None:
+    said = run(*RATE, "--num-gpu-blocks", "100", code=2)
+    assert "needs 256 blocks and the pool has 99 to use; give --max-model-len 1584 or less, or more blocks." in said
+    assert run(*RATE, "--num-gpu-blocks", "100", "--max-model-len", "1584")
+
+
+def test_a_launch_command_says_how_to_schedule() -> None:
+    launched = "vllm serve llama-3.1-8b --max-model-len 4096 --scheduling-policy priority --watermark 0.1 "
+    launched += "--long-prefill-token-threshold 100 --no-scheduler-reserve-full-isl"
+    options = [
+        "--gpu",
+        "l4",
+        "--rate",
+        "2",
+        "--requests",
+        "5",
+        "--prompt-tokens",
+        "9",
+        "--output-tokens",
+        "9",
+        "--json",
+    ]
+    found = json.loads(
+        CliRunner().invoke(cli, ["simulate", *options, "--watermark", "0.2", "--", *launched.split()]).stdout
+    )["settings"]
+    names = ("policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
+    assert [found[name] for name in names] == ["priority", 0.2, 100, False]
+
+
+def test_a_reader_of_steps_may_stop_after_the_first() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    many = [*BASE, *RATE, "--requests", "3000", "--no-knee", "--steps", "-"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kvbudget", *many], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["step"] == 0
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 0

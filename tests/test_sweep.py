@@ -10,7 +10,9 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -160,6 +162,8 @@ def test_a_key_tells_points_apart() -> None:
         point_key({}, SETTINGS._replace(max_num_seqs=65), spec()),
         point_key({"step_time": "10,21"}, SETTINGS, spec()),
         point_key({}, SETTINGS, spec(), "digest"),
+        point_key({}, SETTINGS, spec(), clock=StepTime(10, 20)),
+        point_key({}, SETTINGS, spec(), clock=StepTime(10, 21)),
     ]
     assert len(set(keys)) == len(keys)
     assert keys[0] == point_key({}, SETTINGS, spec())
@@ -301,6 +305,21 @@ def test_replicas_are_an_axis() -> None:
     assert rows[0]["ttft_p95_s"] == rows[1]["ttft_p95_s"] > rows[2]["ttft_p95_s"] >= rows[3]["ttft_p95_s"]
 
 
+def test_a_plan_is_of_one_simulation(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run("simulate", *BASE[1:], *LOAD, "--rate", "2", "--no-knee", "--save-plan", str(plan))
+    assert "is a plan, which `kvbudget simulate` plays" in run("sweep", str(plan), *LOAD, "--rate", "2,4", code=2)
+
+
+def test_the_scheduler_has_axes_too() -> None:
+    arguments = [*BASE, *LOAD, "--rate", "20", "--watermark", "0,0.5", "--scheduling-policy", "fcfs,priority"]
+    rows = json.loads(run(*arguments, "--no-scheduler-reserve-full-isl", "--jobs", "1", "--json"))["rows"]
+    assert [tuple(row["options"].values()) for row in rows] == [
+        (0, "fcfs"), (0, "priority"), (0.5, "fcfs"), (0.5, "priority"),
+    ]  # fmt: skip
+    assert rows[2]["kv_used_p95"] < rows[0]["kv_used_p95"]
+
+
 def test_a_launch_command_is_swept() -> None:
     arguments = ["--rate", "2,8", *BASE[2:6], *LOAD, "--jobs", "1", "--json", "--"]
     launched = ["vllm", "serve", "llama-3.1-8b", "--max-model-len", "4096", "--enable-lora", "--max-num-seqs", "16"]
@@ -316,6 +335,9 @@ def test_a_launch_command_is_swept() -> None:
         ((*BASE, *LOAD, "--rate", "2,,8"), 2, "empty value"),
         ((*BASE, *LOAD), 2, "How often do requests come?"),
         ((*BASE, *LOAD, "--users", "4,8"), 2, "give --rate"),
+        ((*BASE, *LOAD, "--rate", "2", "--replicas", "auto"), 2, "which `kvbudget simulate` does; give numbers"),
+        ((*BASE, *LOAD, "--rate", "2", "--replicas", "two"), 2, "--replicas 'two': expected a number"),
+        ((*BASE, *LOAD, "--rate", "2", "--routing", "least-loaded"), 2, "give --replicas too"),
         ((*BASE, *LOAD, "--rate", "2", "--jobs", "2", "--scheduler", "127.0.0.1:1"), 2, "give one of the two"),
         ((*BASE, *LOAD, "--rate", "2", "--seed", ",".join(map(str, range(100_001)))), 2, "more than 100,000"),
         ((*BASE, "--rate", "2", "--trace", "nothing.csv"), 2, "nothing.csv"),
@@ -350,6 +372,20 @@ def test_an_option_with_commas_of_its_own_has_one_value() -> None:
     arguments = [*BASE, *LOAD, "--rate", "2,8", "--limit-mm-per-prompt", '{"image": 0, "video": 0}', "--jobs", "1"]
     rows = json.loads(run(*arguments, "--json"))["rows"]
     assert [row["options"] for row in rows] == [{"rate": "2"}, {"rate": "8"}]
+
+
+def test_a_model_in_a_folder_is_known_by_what_it_takes(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 1024, "vocab_size": 1000,
+        "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    results = tmp_path / "rows.jsonl"
+    arguments = ["sweep", str(tmp_path), "--gpu", "h100", *LOAD, "--rate", "8", "--num-gpu-blocks", "1000"]
+    for layers, rows in ((4, 1), (4, 1), (8, 2)):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
+        run(*arguments, "--jobs", "1", "--results", str(results))
+        assert lines_of(results) == rows
 
 
 def test_a_trace_is_known_by_its_content(tmp_path: Path) -> None:
@@ -390,6 +426,7 @@ LONG = [*BASE, "--requests", "150", *LOAD[2:], "--rate", "2,4,8", "--max-num-seq
 @needs_joblib
 def test_rows_from_other_cores_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORTH_SECONDS", 0)
+    monkeypatch.setattr(module, "CHUNK_SECONDS", 1e-6)
     sent: list[int] = []
     on_cores = fan_out.on_cores
 
@@ -438,43 +475,127 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     assert resumed == run(*LONG, "--json", "--jobs", "1")
 
 
+class Cluster:
+    """A Dask scheduler on loopback and worker processes that nobody starts again."""
+
+    def __init__(self, folder: Path, workers: int = 2, **settings: str) -> None:
+        told = folder / "scheduler.json"
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), **settings}
+        local: Any = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "cwd": folder,
+            "env": self.environment,
+        }
+        dask = [sys.executable, "-m"]
+        options = ["--host", "127.0.0.1", "--no-dashboard"]
+        scheduler = [*dask, "distributed.cli.dask_scheduler", *options, "--port", "0", "--scheduler-file", str(told)]
+        self.processes = [subprocess.Popen(scheduler, **local)]
+        wait_until(lambda: told.exists() and told.read_text().endswith("}"))
+        self.address = json.loads(told.read_text())["address"]
+        worker = [*dask, "distributed.cli.dask_worker", self.address, *options, "--nthreads", "1", "--no-nanny"]
+        worker += ["--local-directory", str(folder)]
+        self.processes += [subprocess.Popen([*worker, "--name", str(number)], **local) for number in range(workers)]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
 @needs_joblib
 @needs_dask
 def test_a_cluster_that_loses_a_worker_loses_no_row(tmp_path: Path) -> None:
-    path, told = tmp_path / "rows.jsonl", tmp_path / "scheduler.json"
-    local = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
-    path_here = os.pathsep.join(sys.path)
-    environment = {**os.environ, "PYTHONPATH": path_here}
-    dask = [sys.executable, "-m"]
-    address = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    processes = [
-        subprocess.Popen(
-            [*dask, "distributed.cli.dask_scheduler", *address, "--scheduler-file", str(told)],
-            env=environment, **local,  # type: ignore[call-overload]
-        )
-    ]  # fmt: skip
+    path = tmp_path / "rows.jsonl"
+    cluster = Cluster(tmp_path)
     try:
-        wait_until(lambda: told.exists() and told.read_text().endswith("}"))
-        scheduler = json.loads(told.read_text())["address"]
-        worker = [*dask, "distributed.cli.dask_worker", scheduler, "--host", "127.0.0.1", "--nthreads", "1"]
-        worker += ["--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]
-        processes += [
-            subprocess.Popen([*worker, "--name", str(number)], env=environment, **local)  # type: ignore[call-overload]
-            for number in range(2)
-        ]
-        running = started(*LONG, "--json", "--scheduler", scheduler, "--results", str(path),
-                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        running = started(*LONG, "--json", "--scheduler", cluster.address, "--results", str(path),
+                          env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         wait_until(lambda: lines_of(path) >= 4)
         assert lines_of(path) < 18
-        processes[1].kill()
+        cluster.processes[1].kill()
         rows, errors = running.communicate(timeout=120)
         assert running.returncode == 0, errors
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        cluster.stop()
     assert rows == run(*LONG, "--json", "--jobs", "1")
     assert lines_of(path) == 18
+
+
+HARMFUL = """
+import os
+from kvbudget.errors import InputError
+from kvbudget.simulation.sweep import run_point
+
+class Fatal:
+    def __reduce__(self):
+        os._exit(1)
+
+def kills(point):
+    os._exit(1)
+
+def kills_once_done_and_then_again(point):
+    if os.path.exists("done"):
+        os._exit(1)
+    open("done", "w").close()
+    return Fatal()
+
+def fails(point):
+    raise RuntimeError("no luck")
+
+def refuses(point):
+    raise InputError("The trace is not here.")
+"""
+
+
+@needs_joblib
+@needs_dask
+@pytest.mark.parametrize(
+    ("point_run", "given_up_after", "words"),
+    [
+        ("kills", "3", "has no workers, or lost them all"),
+        ("kills_once_done_and_then_again", "0", "given up after several workers died"),
+        ("fails", "0", "a worker failed (RuntimeError: no luck)"),
+        ("refuses", "0", "The trace is not here."),
+    ],
+)
+def test_a_point_that_does_harm_ends_the_sweep_with_an_error(
+    point_run: str, given_up_after: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies with a finished result is asked for it again: that too must end."""
+    (tmp_path / "harmful_points.py").write_text(HARMFUL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(fan_out, "CONNECT_SECONDS", 5)
+    monkeypatch.delitem(sys.modules, "harmful_points", raising=False)
+    harmful = getattr(__import__("harmful_points"), point_run)
+    cluster = Cluster(tmp_path, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=given_up_after)
+    chunks = [(point(1, key=str(number)),) for number in range(1 if "once" in point_run else 4)]
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            list(fan_out.on_cluster(cluster.address)(partial(module.run_chunk, harmful), chunks))
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            ended.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    try:
+        asking.start()
+        asking.join(60)
+    finally:
+        cluster.stop()
+    assert ended, "it hangs"
+    assert isinstance(ended[0], (AccessError, InputError))
+    assert words in str(ended[0])
+
+
+@needs_joblib
+@needs_dask
+def test_a_worker_of_another_version_is_refused() -> None:
+    from kvbudget.simulation.dask_backend import call_all  # noqa: PLC0415 - it needs Dask
+
+    with pytest.raises(AccessError, match="A worker has kvbudget"):
+        call_all("0.0.0", [])
 
 
 @needs_joblib

@@ -7,7 +7,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
-from math import inf
+from math import exp, inf
 from random import Random
 from statistics import fmean, median, quantiles, stdev
 from typing import TYPE_CHECKING
@@ -157,12 +157,12 @@ def test_prefixes_are_shared_by_their_part() -> None:
 def test_users_wait_for_their_answers() -> None:
     workload = parse_workload(replace(BASIC, rate=None, requests="30", users="4", think_time="constant:2"))
     loop = workload.loop()
-    assert [request.arrival for request in loop.first()] == [0.0] * 4
+    assert [request.arrival for request in loop.first()] == [0.5, 1.0, 1.5, 2.0]
     following = loop.next(2, 7.5)
     assert following is not None
     assert following.arrival == 9.5
     got = play(workload, service=3.0)
-    assert [request.arrival for request in got[::4]] == [5.0 * turn for turn in range(8)]
+    assert [request.arrival for request in got[::4]] == [0.5 + 5 * turn for turn in range(8)]
 
 
 @given(
@@ -290,3 +290,21 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
             parse()
     with suppress(InputError):
         assert len(list(parse_workload(replace(BASIC, rate=text, burstiness=text, requests="5")).stream())) == 5
+
+
+@pytest.mark.parametrize("seed", [1.0, float("nan"), "1", True])
+def test_a_seed_is_a_whole_number(seed: object) -> None:
+    spec = WorkloadSpec(rate="1", prompt_tokens="9", output_tokens="9", seed=seed)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"--seed is .*; give a whole number"):
+        parse_workload(spec)
+
+
+def test_users_begin_by_thinking_so_that_they_do_not_come_in_a_herd() -> None:
+    spec = replace(BASIC, rate=None, requests="5000", users="2000", think_time="10")
+    came = [request.arrival for request in parse_workload(spec).loop().first()]
+    assert came == sorted(came) == [request.arrival for request in parse_workload(spec).loop().first()]
+    assert len(came) == 2000
+    assert sum(came) / 2000 == pytest.approx(10, rel=0.1)
+    assert sum(at < 10 for at in came) / 2000 == pytest.approx(1 - exp(-1), abs=0.05)
+    at_once = parse_workload(replace(spec, think_time=None)).loop().first()
+    assert {request.arrival for request in at_once} == {0.0}

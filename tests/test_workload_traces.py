@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -12,6 +13,7 @@ import tarfile
 import tracemalloc
 from itertools import islice, pairwise
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,8 +113,8 @@ def requests(*rows: tuple[float, int, int]) -> list[Request]:
 READ: list[tuple[str, str, str, bool, list[Request], int]] = [
     ("azure-2023", AZURE_2023, "azure", True, requests((0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)), 0),
     ("azure-2024", AZURE_2024, "azure", True, requests((0, 2162, 5), (0.99007, 2399, 6), (1.49007, 76, 15)), 0),
-    ("burstgpt", BURSTGPT, "burstgpt", True, requests((5, 472, 18), (45, 1087, 230)), 1),
-    ("burstgpt-3", BURSTGPT_3, "burstgpt", True, requests((7.5, 10, 20)), 0),
+    ("burstgpt", BURSTGPT, "burstgpt", True, requests((0, 472, 18), (40, 1087, 230)), 1),
+    ("burstgpt-3", BURSTGPT_3, "burstgpt", True, requests((0, 10, 20)), 0),
     ("etalon", "num_prefill_tokens,num_decode_tokens\n74,918\n", "csv", False, requests((0, 74, 918)), 0),
     ("csv", "\ufeffarrival_time,Output Tokens,prompt_tokens\r\n1.5,8,9\r\n", "csv", True, requests((1.5, 9, 8)), 0),
     (
@@ -122,7 +124,7 @@ READ: list[tuple[str, str, str, bool, list[Request], int]] = [
     ),
     (
         "bailian", BAILIAN, "bailian", True,
-        [Request(61.114, 40, 13, (Segment(1089, 16), Segment(1090, 16), Segment(1091, 8)))], 0,
+        [Request(0, 40, 13, (Segment(1089, 16), Segment(1090, 16), Segment(1091, 8)))], 0,
     ),
     (
         "ours", OURS, "json", True,
@@ -218,7 +220,7 @@ GUIDELLM_SUMMARY = json.dumps(
 )
 
 PROFILES = [
-    ("prometheus", PROMETHEUS, Histogram((100, 200), (0.2, 1.0), 2), Histogram((10,), (1.0,)), None),
+    ("prometheus", PROMETHEUS, Histogram((100, 200), (0.2, 1.0), 2), Histogram((10, 11), (0.5, 1.0)), None),
     ("aiperf", AIPERF_SUMMARY, Histogram((500, 900, 1000), (0.5, 0.99, 1.0), 100), Histogram((10,), (1.0,), 10), 12.5),
     ("guidellm", GUIDELLM_SUMMARY, Histogram((4, 8), (0.5, 1.0)), Histogram((2,), (1.0,), 2), 3.0),
 ]
@@ -235,6 +237,17 @@ def test_a_summary_gives_distributions(
     assert (profile.prompt, profile.output) == (prompt, output)
 
 
+def test_lengths_beyond_the_last_bucket_are_no_shorter_than_it_and_are_told(tmp_path: Path) -> None:
+    profile = read_trace(write(tmp_path, PROMETHEUS))
+    assert isinstance(profile, Profile)
+    (note,) = profile.notes[1:]
+    assert note.startswith("50.0% of the requests lie beyond the last bucket of vllm:request_generation_tokens, 10 ")
+    chance = Random(1)  # noqa: S311 - no secrets here
+    drawn = [profile.output.draw(chance) for _ in range(1000)]
+    assert 400 < drawn.count(11) < 600
+    assert max(drawn) == 11
+
+
 def test_a_result_without_details_gives_means(tmp_path: Path) -> None:
     document = json.loads(VLLM_BENCH)
     for key in ("input_lens", "output_lens", "start_times"):
@@ -244,10 +257,50 @@ def test_a_result_without_details_gives_means(tmp_path: Path) -> None:
     assert repr((profile.prompt, profile.output, profile.rate)) == "(Constant(tokens=15), Constant(tokens=4), 1.5)"
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "timestamp,prompt,output\n2024-05-12T00:00:01Z,10,5\n2024-05-12T00:00:00Z,20,6\n",
+        "timestamp,prompt,output\n2024-05-12T00:00:00Z,20,6\n2024-05-12T02:00:01+02:00,10,5\n",
+        "timestamp,prompt,output\n1715472000,20,6\n1715472001,10,5\n",
+        "timestamp_ms,prompt,output\n0,20,6\n1000,10,5\n",
+        "Arrival Time (us),prompt,output\n1715472000000000,20,6\n1715472001000000,10,5\n",
+        "timestamp;prompt;output\n0;20;6\n1;10;5\n",
+        "timestamp\tprompt\toutput\r\n 0\t20\t6\r\n 1\t10\t5\r\n",
+        '[{"arrival": 1715472000, "prompt": 20, "output": 6}, {"arrival": 1715472001, "prompt": 10, "output": 5}]',
+    ],
+)
+def test_times_of_a_clock_count_from_the_first_in_any_unit_and_order(tmp_path: Path, rows: str) -> None:
+    assert [request[:3] for request in read(write(tmp_path, rows))[1]] == [(0.0, 20, 6), (1.0, 10, 5)]
+
+
+def test_bzip2_is_unpacked(tmp_path: Path) -> None:
+    assert read(write(tmp_path, bz2.compress(AZURE_2023.encode())))[1] == read(write(tmp_path, AZURE_2023))[1]
+
+
+def test_a_pipe_is_refused_because_a_trace_is_read_more_than_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: is no file that can be read several times; save it to one"):
+        read(tmp_path / "pipe")
+
+
+def test_numbers_that_json_has_not_are_passed_over_where_nobody_reads_them(tmp_path: Path) -> None:
+    document = VLLM_BENCH.rstrip()[:-1] + ', "std_tpot_ms": NaN, "peak": Infinity}'
+    assert read(write(tmp_path, document))[1] == read(write(tmp_path, VLLM_BENCH))[1]
+
+
+def test_a_system_turn_belongs_to_the_prompt(tmp_path: Path) -> None:
+    asked = {"role": "user", "content": [{"type": "text", "text": "abcd"}, {"type": "image_url", "image_url": "x"}]}
+    answered = {"role": "assistant", "content": "efghijkl"}
+    system = {"role": "system", "content": "s" * 40}
+    talks = [{"messages": [system, asked, answered]}, {"messages": [asked, answered]}, {"messages": [system, asked]}]
+    assert [request[1:3] for request in read(write(tmp_path, json.dumps(talks)))[1]] == [(11, 2), (1, 2)]
+
+
 BROKEN = [
     ("nothing", "", None, "no known trace: it is empty"),
     ("words", "hello there", None, "no known trace: it begins with 'hello there'"),
-    ("no lengths", "a,b\n1,2\n", "csv", "names no column of prompt and output tokens"),
+    ("no lengths", "a,b\n1,2\n", "csv", "has no column prompt_tokens and no column output_tokens"),
     ("short row", AZURE_2023 + "2023-11-16 18:15:52,91\n", None, "trace: line 5 has 2 columns instead of 3"),
     ("no date", AZURE_2023 + "2023-13-16 18:15:52,91,1\n", None, "line 5 has the time .*no date"),
     ("no number", BURSTGPT + "119,GPT-4,many,1,2,x\n", None, "line 5 has 'many' prompt tokens"),
@@ -261,7 +314,15 @@ BROKEN = [
     ("no length", MOONCAKE + '{"timestamp": 3, "output_length": 1}', None, "line 3 has no input_length"),
     ("true", '[{"arrival": 0, "prompt": true, "output": 1}]', None, r"entry 1 \(line 1\) has True prompt tokens"),
     ("not finite", '[{"arrival": 1e999, "prompt": 1, "output": 1}]', None, r"entry 1 \(line 1\) has the time inf"),
-    ("not a number", '[{"arrival": NaN, "prompt": 1, "output": 1}]', None, "entry 1 .*NaN is no number"),
+    ("not a number", '[{"arrival": NaN, "prompt": 1, "output": 1}]', None, "entry 1 .*has the time nan"),
+    ("no length that is one", '[{"arrival": 0, "prompt": NaN, "output": 1}]', None, "entry 1 .*has nan prompt tokens"),
+    ("one length", "timestamp,prompt_tokens\n1,2\n", None, "'timestamp,prompt_tokens' has no column output_tokens"),
+    ("milliseconds", "timestamp,prompt,output\n1715472000000,2,3\n", None, "end the column's name in _ms, _us or _ns"),
+    ("another date", "timestamp,prompt,output\n12/31/2024 10:00,2,3\n", None, "or dates such as 2024-05-12 18:15:46"),
+    ("parquet", b"PAR1" + b"\x01" * 50, None, "is Parquet, which is not read; give the file as text"),
+    ("zip", b"PK\x03\x04" + b"\x01" * 50, None, "is a zip archive, which is not read"),
+    ("bad bzip2", b"BZh91AY&SY" + b"\0" * 50, None, "compressed data is damaged"),
+    ("control characters", b"\x01\x02", None, r"it begins with '\\x01\\x02';"),
     ("half a token", "[[0, 1.5, 2]]", None, "has 1.5 prompt tokens"),
     ("too many ids", MOONCAKE.replace("[0, 1]", "[0, 1, 2]"), None, "line 2 has 3 hash_ids, more than its 1,024"),
     ("odd ids", MOONCAKE.replace("[0, 1]", '["0", 1]'), None, "line 2 has hash_ids that are no list of whole numbers"),
@@ -276,12 +337,13 @@ BROKEN = [
     ("prefix", '[{"arrival": 0, "prompt": 1, "output": 1, "prefix_len": 1, "prefix_id": []}]', None, "the prefix_id"),
     ("priority", '[{"arrival": 0, "prompt": 1, "output": 1, "priority": 0.5}]', None, "has the priority 0.5"),
     ("lengths differ", VLLM_BENCH.replace("[10, 20, 5]", "[10]"), None, "lens and start_times differ"),
+    ("several", VLLM_BENCH.strip() + "\n" + VLLM_BENCH, None, "holds 2 results, one behind the other; give"),
     ("no benchmarks", '{"benchmarks": [], "metadata": {}}', None, "has no list of benchmarks"),
     ("no text", '[{"conversations": [{"from": "human"}, {"from": "gpt"}]}]', None, "has a turn without a text"),
     ("no buckets", "# HELP x y\n", None, "has no histogram of prompt and answer lengths"),
     ("falling", PROMETHEUS.replace('"200.0",model_name="m"} 10', '"200.0",model_name="m"} 1'), None, "fewer requests"),
     ("odd bucket", PROMETHEUS.replace("} 4.0", "} four"), None, "line 4 is no bucket of a histogram"),
-    ("none served", re.sub(r"} [0-9.]+", "} 0", PROMETHEUS), None, "is empty"),
+    ("none served", re.sub(r"} [0-9.]+", "} 0", PROMETHEUS), None, "counts no request; take the page of an engine"),
     ("cut gzip", gzip.compress(AZURE_2023.encode())[:-20], None, "ends within its compressed data"),
     ("bad gzip", b"\x1f\x8b\x08" + b"\0" * 50, None, "compressed data is damaged"),
     ("unknown format", AZURE_2023, "excel", "--trace-format 'excel' is not known; choose one of azure, burstgpt"),
@@ -365,7 +427,7 @@ def test_a_list_is_read_without_being_held(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("content", [b"\n", b" ", b"0"], ids=["lines", "blanks", "one line"])
-@pytest.mark.parametrize("squeeze", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("squeeze", [gzip.compress, lzma.compress, bz2.compress])
 def test_a_bomb_is_refused_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, squeeze: Callable[[bytes], bytes]
 ) -> None:
@@ -376,7 +438,7 @@ def test_a_bomb_is_refused_in_bounded_memory(
     for form in ("json", "mooncake", "csv", "vllm-bench"):
         tracemalloc.start()
         try:
-            with pytest.raises(InputError, match=r"as no trace does|longer than|names no column"):
+            with pytest.raises(InputError, match=r"as no trace does|longer than|has no column"):
                 read(path, form)
             peak = tracemalloc.get_traced_memory()[1]
         finally:

@@ -49,6 +49,14 @@ class Verbs(click.Group):
         command: click.Command = getattr(import_module(module), name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        """Run a verb; click would leave with 1 where the reader of a pipe has seen enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _write_no_more()
+            ctx.exit(0)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of verbs from the table."""
         with formatter.section("Verbs"):
@@ -75,6 +83,11 @@ def dashed(arguments: list[str]) -> list[str]:
     return found
 
 
+def _write_no_more() -> None:
+    """Let what is left in the buffer go nowhere, as nobody can take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code.
 
@@ -89,10 +102,10 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"kvbudget: {error}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         sys.exit(0)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         click.echo(f"kvbudget: the result cannot be written: {error.strerror or error}.", err=True)
         sys.exit(AccessError.exit_code)
     except click.exceptions.Abort:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from kvbudget.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LAUNCH = "kvbudget.launch"
 """Where a context keeps the launch command that stands after `--`."""
@@ -25,10 +28,18 @@ class TakesLaunch(click.Command):
         return super().parse_args(ctx, args)
 
 
-def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def asked(
+    ctx: click.Context, model: str | None, options: dict[str, Any], reads: Sequence[click.Option] = ()
+) -> tuple[str, dict[str, Any]]:
     """Return the model and the options of a verb, those of a launch command included; what stands before `--` wins.
 
     What was not understood is noted on stderr.
+
+    Args:
+        ctx: Of the verb.
+        model: What was named before `--`.
+        options: What was said before it.
+        reads: Options of the engine that the verb has beside those of a deployment.
 
     Raises:
         InputError: No model was named, or the launch command is not understood.
@@ -45,7 +56,7 @@ def asked(ctx: click.Context, model: str | None, options: dict[str, Any]) -> tup
         return model, options
     from kvbudget.cli.launch import parse_launch  # noqa: PLC0415 - few commands paste one
 
-    launch = parse_launch(command)
+    launch = parse_launch(command, reads)
     for note in launch.notes:
         click.echo(f"kvbudget: note: {note}", err=True)
     typed = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+
 from kvbudget.cli.options import NUMBER
 from kvbudget.errors import InputError
 from kvbudget.model.shapes import Group
@@ -11,6 +13,19 @@ from kvbudget.model.shapes import Group
 if TYPE_CHECKING:
     from kvbudget.deployment import Deployment
     from kvbudget.simulation.replicas import Fleet
+
+
+class Replicas(click.ParamType):  # type: ignore[type-arg] # generic in newer releases only
+    """How many replicas, or that they are to be counted."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return a number, which the library checks, or auto."""
+        return value if value == "auto" else NUMBER.convert(value, param, ctx)
+
+
+REPLICAS = Replicas()
 
 
 class AskedFleet(NamedTuple):
@@ -32,7 +47,7 @@ class AskedFleet(NamedTuple):
         return self.counted or self.fleet.engines > 1
 
 
-def asked_fleet(d: Deployment, replicas: str | None, routing: str | None, target_ttft_s: float | None) -> AskedFleet:
+def asked_fleet(d: Deployment, replicas: Any, routing: str | None, target_ttft_s: float | None) -> AskedFleet:  # noqa: ANN401
     """Return the fleet that the options describe.
 
     Raises:
@@ -43,8 +58,6 @@ def asked_fleet(d: Deployment, replicas: str | None, routing: str | None, target
         raise InputError("--target-ttft is what --replicas auto counts for; give that too.")
     if target_ttft_s is not None and not target_ttft_s > 0:
         raise InputError(f"--target-ttft is {target_ttft_s!r}; give seconds, such as 0.5.")
-    if routing is not None and (replicas is None or replicas == "1"):
-        raise InputError("--routing chooses between replicas; give --replicas too.")
     return AskedFleet(fleet_of(d, 1 if counted else replicas, routing), counted, target_ttft_s)
 
 
@@ -56,8 +69,11 @@ def fleet_of(d: Deployment, replicas: Any, routing: Any) -> Fleet:  # noqa: ANN4
     """
     from kvbudget.simulation.replicas import Fleet, check_fleet  # noqa: PLC0415 - after the options are read
 
-    number = 1 if replicas is None else NUMBER.convert(replicas, None, None)
-    fleet = Fleet(number, routing or "round-robin", d.data_parallel_size)
+    if routing is not None and replicas is None:
+        raise InputError("--routing chooses between replicas; give --replicas too.")
+    if replicas == "auto":
+        raise InputError("--replicas auto counts those of one workload, which `kvbudget simulate` does; give numbers.")
+    fleet = Fleet(1 if replicas is None else replicas, routing or "round-robin", d.data_parallel_size)
     check_fleet(fleet)
     return fleet
 

@@ -65,11 +65,12 @@ class Launch(NamedTuple):
     warnings: list[str]
 
 
-def parse_launch(arguments: Sequence[str]) -> Launch:
+def parse_launch(arguments: Sequence[str], reads: Sequence[click.Option] = ()) -> Launch:
     """Return what a launch command says.
 
     Args:
         arguments: The command, as words or as one quoted string; `VAR=value` and `docker run …` may stand in front.
+        reads: Options of the engine that are read beside those of a deployment.
 
     Raises:
         InputError: It is no launch command of vLLM, or one of its values is not understood.
@@ -85,8 +86,9 @@ def parse_launch(arguments: Sequence[str]) -> Launch:
         options["engine_version"] = version
     _environment(before, options, notes, uncounted)
     rest, nested = _nested(list(_spelled(rest)))
-    known, model = _sort(rest, notes, uncounted)
-    options |= _read(known)
+    own = [*launch_parameters(), *reads]
+    known, model = _sort(rest, own, notes, uncounted)
+    options |= _read(known, own)
     for name, keys in nested.items():
         stated = options.get(name)
         options[name] = {**(_object(stated, name) if stated else {}), **keys}
@@ -259,11 +261,11 @@ def _object(text: object, name: str) -> dict[str, Any]:
     return found
 
 
-def _sort(rest: list[str], notes: list[str], uncounted: dict[str, list[str]]) -> tuple[list[str], str]:
-    """Return the arguments that the budget's own options read, and the model; all others are noted or passed over."""
-    own = {
-        name: not option.is_flag for option in launch_parameters() for name in (*option.opts, *option.secondary_opts)
-    }
+def _sort(
+    rest: list[str], options: list[click.Option], notes: list[str], uncounted: dict[str, list[str]]
+) -> tuple[list[str], str]:
+    """Return the arguments that our own options read, and the model; all others are noted or passed over."""
+    own = {name: not option.is_flag for option in options for name in (*option.opts, *option.secondary_opts)}
     known: list[str] = []
     models: list[str] = []
     doubtful: list[str] = []
@@ -322,13 +324,13 @@ def _values(words: list[str], kind: str) -> int:
     return count if kind == "*" else min(count, 1)
 
 
-def _read(known: list[str]) -> dict[str, Any]:
-    """Return the fields that the budget's own options make of the arguments.
+def _read(known: list[str], options: list[click.Option]) -> dict[str, Any]:
+    """Return the fields that our own options make of the arguments.
 
     Raises:
         InputError: A value is not understood, or one is missing.
     """
-    command = click.Command("vllm serve", params=list(launch_parameters()), add_help_option=False)
+    command = click.Command("vllm serve", params=list(options), add_help_option=False)
     try:
         context = command.make_context("vllm serve", known)
     except click.ClickException as error:

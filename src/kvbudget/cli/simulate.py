@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,6 @@ from kvbudget.cli.asked import TakesLaunch, asked
 from kvbudget.cli.fleet import asked_fleet, fleet_warnings
 from kvbudget.cli.options import (
     NUMBER,
-    TOKENS,
     build_deployment,
     choose_gpu,
     chosen_model,
@@ -27,6 +27,7 @@ from kvbudget.cli.options import (
     output_options,
     write_page,
 )
+from kvbudget.cli.traffic import SCHEDULER, WORKLOAD, parameters, scheduled, taken, traffic_options
 from kvbudget.errors import InputError
 from kvbudget.facts.policies import POLICIES, VLLM
 from kvbudget.simulation.clock import SECOND
@@ -37,61 +38,26 @@ if TYPE_CHECKING:
     from kvbudget.budgeting import Budget
     from kvbudget.cli.fleet import AskedFleet
     from kvbudget.deployment import Deployment
-    from kvbudget.simulation.answer import Answer
+    from kvbudget.simulation.answer import Answer, Begin
     from kvbudget.simulation.deployed import Timing
     from kvbudget.simulation.results import Step
     from kvbudget.simulation.settings import SchedulerSettings
     from kvbudget.simulation.simulate import Settings
+    from kvbudget.workload.kept import Kept
     from kvbudget.workload.spec import Workload
+
+PATIENCE = 5
+"""Seconds of a simulation after which the reader is told how many more there are."""
 
 SEARCHED = 30_000
 """Work (`work_of`) up to which searches are made without being asked; they take some twenty simulations."""
 
-WORKLOAD: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--trace",), {"metavar": "FILE", "help": "Requests to play: CSV, JSON, JSONL, gzip of each; see the docs."}),
-    (("--trace-format",), {"help": "What the trace is, where its content does not tell."}),
-    (("--rate",), {"help": "Requests a second; inf for all at once."}),
-    (("--requests",), {"help": "How many requests."}),
-    (("--prompt-tokens",), {"help": "1024, uniform:16:4096, lognormal:1024:4096 (median, p95)."}),
-    (("--output-tokens",), {"help": "The same for answers."}),
-    (("--burstiness",), {"help": "1 is Poisson, less comes in bursts, inf evenly."}),
-    (("--prefix",), {"metavar": "SHARE:COUNT:TOKENS", "help": "Shared system prompts: 0.8:4:2000."}),
-    (("--users",), {"help": "Users who wait for their answer before they ask again."}),
-    (("--think-time",), {"help": "Seconds until they do."}),
-    (("--turns",), {"help": "Turns of a conversation."}),
-    (("--bootstrap",), {"is_flag": True, "help": "Draw lengths from the trace at random."}),
-    (("--time-scale",), {"help": "Play the trace so many times as fast."}),
-    (("--seed",), {"type": NUMBER, "default": 0, "help": "What chance begins with."}),
-)
-
-
-_SCHEDULER: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--scheduling-policy",), {"type": click.Choice(("fcfs", "priority")), "help": "Who is served first."}),
-    (("--watermark",), {"type": NUMBER, "help": "Share of the blocks that admission leaves free."}),
-    (("--long-prefill-token-threshold",), {"type": TOKENS, "help": "Tokens that one prompt may take of a step."}),
-    (
-        ("--scheduler-reserve-full-isl/--no-scheduler-reserve-full-isl",),
-        {"default": None, "help": "Admit only whole prompts."},
-    ),
-)
-"""vLLM's flags that decide nothing about memory."""
-
-_SCHEDULER_FIELDS = ("scheduling_policy", "watermark", "long_prefill_token_threshold", "scheduler_reserve_full_isl")
-
-
-def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for names, settings in reversed((*WORKLOAD, *_SCHEDULER)):
-        function = click.option(*names, **settings)(function)
-    return function
-
 
 @click.command(cls=TakesLaunch, options_metavar="[OPTIONS]")
 @click.argument("model", required=False, metavar="[MODEL] [-- COMMAND...]")
-@_workload_options
-@click.option("--step-time", metavar="BASE_MS,PER_TOKEN_US", help="What a step takes, measured by you.")
+@traffic_options
 @click.option("--step-points", metavar="TOKENS[:CONTEXT]:MS,…", help="Steps that you measured; a line is fitted.")
 @click.option("--bench-result", metavar="FILE", multiple=True, help="Of `vllm bench serve`, to hold the clock to.")
-@click.option("--num-gpu-blocks", type=NUMBER, help="Blocks of the pool, whatever the budget says.")
 @click.option(
     "--policy",
     type=click.Choice([words.policy for words in POLICIES]),
@@ -99,8 +65,6 @@ def _workload_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Schedule as this engine would, on vLLM's pool.",
 )
 @click.option("--max-tokens", type=NUMBER, help="Tokens that requests ask for; other engines keep room for them.")
-@click.option("--replicas", metavar="N|auto", help="Engines like this that share the workload; auto counts them.")
-@click.option("--routing", help="Who gets a request: round-robin, least-loaded, prefix-aware.")
 @click.option("--target-ttft", type=NUMBER, help="Seconds to the first token (p95) that --replicas auto counts for.")
 @click.option("--steps", metavar="FILE.jsonl", help="Write an object for each step; - is standard output.")
 @click.option("--html", metavar="FILE", help="Write a page with the curves; - is standard output.")
@@ -125,7 +89,7 @@ def simulate(
     num_gpu_blocks: int | None,
     policy: str,
     max_tokens: int | None,
-    replicas: str | None,
+    replicas: Any,  # noqa: ANN401 - a number, or auto
     routing: str | None,
     target_ttft: float | None,
     steps: str | None,
@@ -161,27 +125,20 @@ def simulate(
         raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")
     if save_plan is not None:
         _check_plan(policy, num_gpu_blocks)
-    name = model or ""
-    spec = {names[0][2:].replace("-", "_"): options.pop(names[0][2:].replace("-", "_")) for names, _ in WORKLOAD}
-    chosen = {field: options.pop(field) for field in _SCHEDULER_FIELDS}
-    name, options = asked(ctx, model, options)
-    workload = parse_workload(WorkloadSpec(**spec))
+    name, options = asked(ctx, model, options, parameters(SCHEDULER))
+    chosen = taken(options, SCHEDULER)
+    workload = parse_workload(WorkloadSpec(**taken(options, WORKLOAD)))
     d = _deployment(ctx, name, options)
     b = budget(d)
-    pool = scheduler_settings(b, num_gpu_blocks=num_gpu_blocks)
+    pool = scheduled(scheduler_settings(b, num_gpu_blocks=num_gpu_blocks), chosen)
     timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
-    given = {field: value for field, value in chosen.items() if value is not None}
-    if "scheduling_policy" in given:
-        given["policy"] = given.pop("scheduling_policy")
     fleet = asked_fleet(d, replicas, routing, target_ttft)
     if fleet.several and (workload.closed or policy != VLLM.policy or steps is not None):
         raise InputError(
             "--steps, --users, --turns and --policy are of one engine; leave them out, or --replicas and "
             "--data-parallel-size."
         )
-    answer = _answer(
-        b, workload, timing, pool._replace(**given), fleet, steps, knee, policy=policy, max_tokens=max_tokens or 0
-    )
+    answer = _answer(b, workload, timing, pool, fleet, steps, knee, policy=policy, max_tokens=max_tokens or 0)
     if save_plan is not None:
         _save_plan(b, answer, save_plan)
     if html is not None:
@@ -190,6 +147,8 @@ def simulate(
         write_page(simulated_page(answer), html)
     if "-" not in (steps, html, save_plan) and (html is None or output):
         click.echo(_rendered(answer, output), nl=False)
+    if not answer.summary.completed:
+        ctx.exit(1)
 
 
 def _deployment(ctx: click.Context, name: str, options: dict[str, Any]) -> Deployment:
@@ -264,17 +223,24 @@ def _answer(
     )
     from kvbudget.simulation.deployed import pool_assumptions, timing_warnings  # noqa: PLC0415
     from kvbudget.simulation.replicas import simulated_fleet  # noqa: PLC0415
+    from kvbudget.workload.kept import Kept  # noqa: PLC0415
 
     d, clock, fleet = b.deployment, timing.clock, engines.fleet
     settings, warnings, assumptions = _chosen(policy, b, pool, max_tokens)
-    begin = workload.loop if workload.closed else workload.stream
+    kept = Kept(() if workload.closed else workload.stream())
+    begin: Begin = workload.loop if workload.closed else lambda: kept
+    started = perf_counter()
     if engines.counted:
-        fleet, summary = replicas_for(workload.stream, pool, clock, fleet, engines.target_ttft_s)
+        fleet, summary = replicas_for(kept, pool, clock, fleet, engines.target_ttft_s)
     elif engines.several:
-        summary = simulated_fleet(workload.stream(), pool, clock, fleet)
+        summary = simulated_fleet(kept, pool, clock, fleet)
     else:
         summary = simulated(begin(), settings, clock)
     run: Any = partial(simulated_fleet, fleet=fleet) if fleet.engines > 1 else simulated
+    took = perf_counter() - started
+    if took > PATIENCE and timing.error is not None and not engines.counted:
+        note = f"this took {took:.0f} s; as long again for each end of the clock's interval (--step-time has none)"
+        click.echo(f"kvbudget: note: {note}.", err=True)
     with _written(steps) as record:
         if record is not None:  # the same run again: the first one counts equal steps together
             play(begin(), settings, clock, record)
@@ -292,8 +258,9 @@ def _answer(
         settings=settings,
         summary=summary,
         fleet=fleet,
+        counted=engines.counted,
         target_ttft_s=engines.target_ttft_s,
-        knee=knee_of(workload.stream, settings, clock, summary, run) if search and not workload.closed else None,
+        knee=knee_of(kept, settings, clock, summary, run) if search and kept.seconds else None,
         calm=calm_limit(begin, settings, clock, int(summary.running.max), run) if pressed else None,
         left_out=knee is None and not quick and (summary.preemptions > 0 or not workload.closed),
         warnings=(
@@ -301,6 +268,8 @@ def _answer(
             *b.warnings,
             *fleet_warnings(d),
             *workload.notes,
+            *workload.remarks(summary.requests),
+            *_cut(kept, settings.max_model_len),
             *timing_warnings(timing, pool),
         ),
         assumptions=(
@@ -309,6 +278,12 @@ def _answer(
             *pool_assumptions(b, pool.num_gpu_blocks),
         ),
     )
+
+
+def _cut(kept: Kept, limit: int) -> tuple[str, ...]:
+    """Return that answers are shorter than the workload has them, nothing where none is."""
+    count = kept.cut_at(limit)
+    return (f"Answers that max_model_len {limit:,} cuts short: {count:,}.",) if count else ()
 
 
 def _chosen(

@@ -16,7 +16,6 @@ from kvbudget.budgeting import budget
 from kvbudget.cli.asked import TakesLaunch, asked
 from kvbudget.cli.fleet import fleet_of, fleet_warnings
 from kvbudget.cli.options import (
-    NUMBER,
     build_deployment,
     chosen_model,
     chosen_output,
@@ -24,8 +23,8 @@ from kvbudget.cli.options import (
     deployment_parameters,
     encodable,
 )
-from kvbudget.cli.simulate import WORKLOAD
 from kvbudget.cli.table import Several
+from kvbudget.cli.traffic import SCHEDULER, TRAFFIC, WORKLOAD, parameters, scheduled, taken
 from kvbudget.errors import CannotTell, InputError
 
 if TYPE_CHECKING:
@@ -38,23 +37,18 @@ if TYPE_CHECKING:
 MOST_POINTS = 100_000
 """Points of one sweep; more are a typing error, or several sweeps into one file of results."""
 
-ONE = ("trace", "trace_format", "bootstrap")
-"""Options of a workload that take one value: a file, and how it is read."""
+ONE = ("trace", "trace_format", "step_time")
+"""Options that take one value: a file and how it is read, and one that has commas of its own."""
 
 
 def _parameters() -> list[click.Parameter]:
     """Return the options of a workload and of a deployment, most of which take several values here."""
     found: list[click.Parameter] = []
-    for names, settings in WORKLOAD:
-        option = click.Option(list(names), **settings)
-        if option.name not in ONE:
+    for option in parameters(TRAFFIC):
+        if option.name not in ONE and not option.is_flag:
             option.type = Several(option.type)
         found.append(option)
     found += [
-        click.Option(["--num-gpu-blocks"], type=Several(NUMBER), help="Blocks of the pool, whatever the budget says."),
-        click.Option(["--replicas"], type=Several(NUMBER), help="Engines like this that share the workload."),
-        click.Option(["--routing"], type=Several(click.STRING), help="Who gets a request; see `simulate`."),
-        click.Option(["--step-time"], metavar="BASE_MS,PER_TOKEN_US", help="What a step takes, measured by you."),
         click.Option(["--results"], metavar="FILE.jsonl", help="Keep finished points here, and compute only others."),
         click.Option(["--jobs"], type=click.IntRange(1), help="Processes.  [default: one on each core]"),
         click.Option(["--scheduler"], metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
@@ -96,10 +90,14 @@ def sweep(
     kvbudget sweep llama-3.1-8b --gpu l4 --step-time 10,20 --rate 2,4,8 --max-num-seqs 64,128,256 --seed 0,1,2 \\
       --requests 2000 --prompt-tokens 1200 --output-tokens 300
     """  # noqa: D301 - click reads the backspace character
+    from kvbudget.check.plan import is_plan  # noqa: PLC0415 - after the options are read
+
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
     if scheduler is not None and jobs is not None:
         raise InputError("--jobs are processes of this host and --scheduler is a cluster; give one of the two.")
-    name, options = asked(ctx, model, options)
+    name, options = asked(ctx, model, options, parameters(SCHEDULER))
+    if is_plan(name):
+        raise InputError(f"{name} is a plan, which `kvbudget simulate` plays; name the model, or paste its command.")
     found = _swept(chosen_model(name, options), name, options, step_time, results, _fan_out(jobs, scheduler))
     click.echo(_rendered(found, output), nl=False)
 
@@ -142,9 +140,9 @@ def _swept(
         rows = run_all(points, fan_out=fan_out, known=known, keep=keep)
     by_options = {row.options: row for row in [*rows, *plan.refused]}
     return Swept(
-        place=plan.place,
+        place=" | ".join(plan.places),
         workload=plan.workload,
-        clock=plan.timing,
+        clock=" | ".join(plan.timings),
         rows=[by_options[key] for key in plan.order],
         warnings=tuple(plan.warnings),
         assumptions=tuple(plan.assumptions),
@@ -165,11 +163,12 @@ class _Plan:
         self.order: list[Options] = []
         self.warnings: dict[str, None] = {}
         self.assumptions: dict[str, None] = {}
-        self.place = self.workload = ""
-        self._step_time, self.timing = step_time, ""
+        self.places: dict[str, None] = {}
+        self.timings: dict[str, None] = {}
+        self.workload = ""
+        self._step_time = step_time
         self._told = {"model": name, "step_time": step_time}
-        workload = [settings[0][2:].replace("-", "_") for settings, _ in WORKLOAD]
-        offered = {key: options.pop(key) for key in workload}
+        offered = taken(options, WORKLOAD)
         self._trace = _digest(offered["trace"])
         deployments, loads = _combinations(options), _combinations(offered)
         if len(deployments) * len(loads) > MOST_POINTS:
@@ -188,10 +187,11 @@ class _Plan:
             raise first
 
     def _spec(self, chosen: dict[str, Any]) -> Any:  # noqa: ANN401 - its type is imported here
-        from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415 - after the options are read
+        from kvbudget.workload.kept import shared_workload  # noqa: PLC0415 - after the options are read
+        from kvbudget.workload.spec import WorkloadSpec  # noqa: PLC0415
 
         spec = WorkloadSpec(**chosen)
-        workload = parse_workload(spec)
+        workload = shared_workload(spec)
         if workload.closed:
             raise InputError("A sweep takes workloads that arrive by themselves; give --rate or a --trace with times.")
         self.workload = self.workload or workload.description
@@ -205,19 +205,20 @@ class _Plan:
 
         blocks = chosen.pop("num_gpu_blocks", None)
         replicas, routing = chosen.pop("replicas", None), chosen.pop("routing", None)
+        flags = taken(chosen, SCHEDULER)
         d = build_deployment(model, chosen)
         fleet = fleet_of(d, replicas, routing)
         b = budget(d)
-        settings = scheduler_settings(b, num_gpu_blocks=blocks)
+        settings = scheduled(scheduler_settings(b, num_gpu_blocks=blocks), flags)
         check(settings)
         timing = timing_of(d, step_time=self._step_time)
-        self.timing = self.timing or timing.source
-        self.place = self.place or f"{d.card.name}, vLLM {d.engine_version}"
+        self.timings[timing.source + (f"; each step ±{timing.error:.0%}" if timing.error else "")] = None
+        self.places[f"{d.card.name}, vLLM {d.engine_version}"] = None
         self.warnings.update(dict.fromkeys((*b.warnings, *fleet_warnings(d))))
         self.assumptions.update(dict.fromkeys(b.assumptions))
         told = {**self._told, **{key: str(value) for key, value in chosen.items() if value is not None}}
         for varied, spec in self._specs:
-            key = point_key(told, settings, spec, self._trace, fleet)
+            key = point_key(told, settings, spec, self._trace, fleet, timing.clock)
             self.order.append(own + varied)
             self.points.append(
                 Point(key=key, options=own + varied, settings=settings, workload=spec, clock=timing.clock, fleet=fleet)

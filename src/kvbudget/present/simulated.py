@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kvbudget.present.document import Block, Document, Table, as_text
+from kvbudget.simulation.search import LEAST_LOAD, MOST_LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,20 @@ def simulated_document(a: Answer, *, curves: bool = True) -> Document:
         ("running", *_counts(s.running), _of_limit(a)),
         ("waiting", *_counts(s.waiting), ""),
         ("KV used", *(f"{value:.0%}" for value in s.kv_used[:4]), ""),
+        *(_latencies(a) if s.completed else ()),
+    )
+    table = Table(header=("", "p50", "p95", "p99", "max", ""), rows=rows, right=frozenset({1, 2, 3, 4}))
+    blocks = [Block(table=table, lines=(_preemptions(a),))]
+    if curves and s.completed:
+        blocks.append(Block(lines=tuple(_curves(a))))
+    blocks.append(Block(lines=tuple(_answers(a))))
+    blocks.append(Block(lines=(*(f"! {text}" for text in a.warnings), *(f"assumed: {text}" for text in a.assumptions))))
+    return Document(title=_title(a), lead=(a.workload,), blocks=tuple(blocks))
+
+
+def _latencies(a: Answer) -> tuple[tuple[str, ...], ...]:
+    s = a.summary
+    return (
         ("time to first token, s", *_times(s.ttft_s), _bounds(a, lambda each: each.ttft_s.p95, "{:,.2f}")),
         (
             "time between tokens, ms",
@@ -35,13 +50,6 @@ def simulated_document(a: Answer, *, curves: bool = True) -> Document:
         ),
         ("whole answer, s", *_times(s.e2e_s), _bounds(a, lambda each: each.e2e_s.p95, "{:,.2f}")),
     )
-    table = Table(header=("", "p50", "p95", "p99", "max", ""), rows=rows, right=frozenset({1, 2, 3, 4}))
-    blocks = [Block(table=table, lines=(_preemptions(a),))]
-    if curves:
-        blocks.append(Block(lines=tuple(_curves(a))))
-    blocks.append(Block(lines=tuple(_answers(a))))
-    blocks.append(Block(lines=(*(f"! {text}" for text in a.warnings), *(f"assumed: {text}" for text in a.assumptions))))
-    return Document(title=_title(a), lead=(a.workload,), blocks=tuple(blocks))
 
 
 def simulated_text(a: Answer, width: int) -> str:
@@ -108,9 +116,12 @@ def _preemptions(a: Answer) -> str:
     s = a.summary
     done = f"{s.completed:,} of {s.requests:,} requests answered in {s.simulated_s:,.0f} s and {s.steps:,} steps"
     loss = f"{a.settings.words.loss}s"
-    refused = f"; {s.refused:,} refused (longer than max_model_len)" if s.refused else ""
+    longest = f"no prompt, or one of more than {a.settings.max_prompt_len:,} tokens"
+    refused = f"; {s.refused:,} refused ({longest})" if s.refused else ""
     if s.unfinished:
         refused += f"; {s.unfinished:,} ended with an error when the cache was full"
+    if s.prefix_hit_rate:
+        refused += f"; {s.prefix_hit_rate:.0%} of the prompts' tokens found in the cache"
     if not s.preemptions:
         return f"{done}{refused}; no {loss}."
     return (
@@ -160,9 +171,9 @@ def _answers(a: Answer) -> list[str]:
             (f"{a.settings.words.loss.capitalize()}s start at", knee.preemptions),
         ):
             if load is not None:
-                lines.append(f"{words} {_load(a, load)}.")
+                lines.append(f"{words} {_load(a, load)}{' or less' if load == LEAST_LOAD else ''}.")
         if knee == (None, None, None):
-            lines.append(f"No pressure up to {_load(a, 64)}.")
+            lines.append(f"No pressure up to {_load(a, MOST_LOAD)}.")
     if a.calm is not None:
         limit, summary = a.calm
         gone = "errors" if a.summary.unfinished else f"{a.settings.words.loss}s"
@@ -170,6 +181,8 @@ def _answers(a: Answer) -> list[str]:
             f"Try {_limit_option(a)} {limit}: no {gone}; waiting p95 {summary.waiting.p95:,.0f}, first token p95 "
             f"{summary.ttft_s.p95:,.2f} s."
         )
+    if a.counted:
+        lines.append(_enough(a))
     if a.fleet.engines > 1:
         lines.append("Running, waiting and KV are those of one engine; times are those of all requests.")
     if a.left_out:
@@ -177,6 +190,15 @@ def _answers(a: Answer) -> list[str]:
     error = f"; each step ±{a.timing_error:.0%}" if a.timing_error else ""
     lines.append(f"Timing from {a.timing}{error}.")
     return lines
+
+
+def _enough(a: Answer) -> str:
+    count = a.fleet.replicas
+    if a.target_ttft_s is None:
+        held = f"no request loses its {a.settings.words.held}"
+    else:
+        held = f"the first token comes within {a.target_ttft_s:g} s (p95)"
+    return f"{count:,} {'replica is' if count == 1 else 'replicas are'} enough: {held}."
 
 
 def _limit_option(a: Answer) -> str:

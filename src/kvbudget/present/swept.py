@@ -109,12 +109,21 @@ def _document(s: Swept) -> Document:
             Block(
                 lines=(
                     *(f"- {text}" for text in refusals),
-                    *(f"! {text}" for text in s.warnings),
+                    *(f"! {text}" for text in (*_unanswered(s.rows), *s.warnings)),
                     *(f"assumed: {text}" for text in s.assumptions),
                 )
             ),
         ),
     )
+
+
+def _unanswered(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return that requests of some points get no answer: those whose prompts are too long, or fail."""
+    shares = [1 - row.figures.completed / row.figures.requests for row in rows if row.figures and row.figures.requests]
+    some = [share for share in shares if share]
+    if not some:
+        return ()
+    return (f"At {len(some):,} of the points requests are refused, up to {max(some):.1%} of them (see `simulate`).",)
 
 
 def _said(value: Option) -> str:

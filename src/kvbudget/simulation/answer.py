@@ -55,6 +55,7 @@ class Answer:
         summary: What came of it.
         knee: Where pressure begins, None if that was not asked.
         fleet: The engines that shared the workload; running, waiting and blocks are those of one engine.
+        counted: Whether the replicas of the fleet were counted, as few as are enough.
         target_ttft_s: The p95 of the time to the first token for which the replicas were counted, None if it was not.
         calm: The largest `max_num_seqs` without preemptions and what it leads to; None without preemptions.
         left_out: Whether the searches for both were left out because they would take long.
@@ -72,6 +73,7 @@ class Answer:
     bounds: tuple[Summary, Summary] | None = None
     knee: Knee | None = None
     fleet: Fleet = ALONE
+    counted: bool = False
     target_ttft_s: float | None = None
     calm: tuple[int, Summary] | None = None
     left_out: bool = False
@@ -158,7 +160,7 @@ def work_of(summary: Summary, settings: Settings) -> int:
 
 
 def knee_of(
-    stream: Callable[[], Iterable[Request]],
+    requests: Iterable[Request],
     settings: Settings,
     clock: Clock,
     own: Summary | None = None,
@@ -167,7 +169,7 @@ def knee_of(
     """Return where pressure begins, with the arrivals of the workload brought together or drawn apart.
 
     Args:
-        stream: Begins the workload anew.
+        requests: The workload, which can be read several times.
         settings: The scheduler.
         clock: How long steps take.
         own: What comes of the workload as it is, if that is known.
@@ -177,7 +179,7 @@ def knee_of(
     def at(load: float) -> Summary:
         if load == 1 and own is not None:
             return own
-        return run((request._replace(arrival=request.arrival / load) for request in stream()), settings, clock)
+        return run((request._replace(arrival=request.arrival / load) for request in requests), settings, clock)
 
     return find_knee(at)
 
@@ -205,7 +207,7 @@ def calm_limit(
 
 
 def replicas_for(
-    stream: Callable[[], Iterable[Request]],
+    requests: Iterable[Request],
     settings: SchedulerSettings,
     clock: Clock,
     fleet: Fleet,
@@ -214,7 +216,7 @@ def replicas_for(
     """Return the fleet with the fewest replicas that does, and what comes of the workload there.
 
     Args:
-        stream: The workload of all replicas together.
+        requests: The workload of all replicas together.
         settings: The scheduler of each engine.
         clock: How long steps take.
         fleet: The fleet, whatever its number of replicas.
@@ -223,7 +225,7 @@ def replicas_for(
     Raises:
         InputError: No number of replicas does.
     """
-    requests = list(stream())
+    requests = list(requests)
     most = max(1, min(MOST_ENGINES // fleet.data_parallel_size, len(requests)))
     seen: dict[int, Summary] = {}
 

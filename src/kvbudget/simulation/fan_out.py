@@ -6,18 +6,20 @@ Each function returns what `kvbudget.simulation.sweep.sweep` takes as `fan_out`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from kvbudget.errors import AccessError, InputError
+from kvbudget import __version__
+from kvbudget.errors import AccessError, InputError, KvbudgetError
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from kvbudget.simulation.sweep import Chunk, FanOut, Row, Work
 
 CONNECT_SECONDS = 10
-"""How long a cluster may take to answer, and as long again to have a worker."""
+"""How long a cluster may take to answer, as long again to have a worker, and how long it may be without one later."""
 
 
 def on_cores(jobs: int = -1) -> FanOut | None:
@@ -39,8 +41,7 @@ def on_cores(jobs: int = -1) -> FanOut | None:
             yield from parallel(delayed(work)(chunk) for chunk in chunks)
         except TerminatedWorkerError:
             raise AccessError(
-                "A process that ran simulations was killed, perhaps for memory; give fewer --jobs. With --results, "
-                "what was done is kept."
+                f"A process that ran simulations was killed, perhaps for memory; give fewer --jobs. {_KEPT}"
             ) from None
 
     return fan_out
@@ -49,6 +50,9 @@ def on_cores(jobs: int = -1) -> FanOut | None:
 def on_cluster(address: str) -> FanOut:
     """Return what runs chunks on a Dask cluster; a worker that is lost loses nothing, another one takes its chunks.
 
+    A chunk with which several workers died is given up (Dask's ``allowed-failures``), and so is a cluster that has had
+    no worker for `CONNECT_SECONDS`.
+
     Args:
         address: Where the scheduler listens: ``tcp://10.0.0.1:8786`` or ``10.0.0.1:8786``.
 
@@ -56,53 +60,68 @@ def on_cluster(address: str) -> FanOut:
         InputError: Dask or joblib is not installed.
     """
     try:
-        from distributed import Client, KilledWorker  # noqa: PLC0415 - an extra, and slow to import
+        from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
         from joblib import Parallel, delayed  # noqa: PLC0415
-        from joblib._dask import DaskDistributedBackend  # noqa: PLC0415
+
+        from kvbudget.simulation.dask_backend import Backend  # noqa: PLC0415
     except ImportError as error:
         raise InputError(
             f"--scheduler needs {error.name}, which is not installed; pip install 'kvbudget[cluster]'."
         ) from None
-
-    class Backend(DaskDistributedBackend):  # type: ignore[misc] # of a package without types
-        """Joblib's backend, in two points another (joblib 1.6.0).
-
-        It waits for ever for a task that the scheduler gives up, and it does all work here while there is one worker.
-        """
-
-        def effective_n_jobs(self, n_jobs: int) -> int:
-            return max(2, int(super().effective_n_jobs(n_jobs)))
-
-        def submit(self, func: Any, callback: Callable[[Any], object]) -> Any:  # noqa: ANN401 - joblib's types
-            future = super().submit(func, callback)
-
-            def failed(done: Any) -> None:  # noqa: ANN401
-                if (error := done.exception()) is not None:
-                    callback(error)
-
-            future.add_done_callback(failed)
-            return future
+    place = f"--scheduler {shown(address, 80)}"
 
     def fan_out(work: Work, chunks: Iterable[Chunk]) -> Iterator[list[Row]]:
-        try:
-            client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise AccessError(
-                f"--scheduler {shown(address, 80)}: no Dask scheduler answers there ({shown(str(error), 120)})."
-            ) from None
-        with client:
-            backend = Backend(client=client, wait_for_workers_timeout=CONNECT_SECONDS)
-            parallel = Parallel(n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1)
+        with _silent("distributed"):
             try:
-                yield from parallel(delayed(work)(chunk) for chunk in chunks)
-            except TimeoutError:
-                raise AccessError(
-                    f"--scheduler {shown(address, 80)}: the scheduler has no workers; start some with `dask worker`."
-                ) from None
-            except KilledWorker:
-                raise AccessError(
-                    "A chunk was given up after several workers died with it, perhaps for memory; give workers more "
-                    "of it, or fewer requests. With --results, what was done is kept."
-                ) from None
+                client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            except (OSError, ValueError, TimeoutError) as error:
+                raise AccessError(f"{place}: no Dask scheduler answers there ({shown(str(error), 120)}).") from None
+            with client:
+                backend = Backend(client, patience=CONNECT_SECONDS)
+                parallel = Parallel(n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1)
+                try:
+                    yield from parallel(delayed(work)(chunk) for chunk in chunks)
+                except KvbudgetError:
+                    raise
+                except Exception as error:
+                    raise _failure(place, error) from error
 
     return fan_out
+
+
+def _failure(place: str, error: Exception) -> AccessError:
+    """Return what became of a cluster, or of a worker on it."""
+    from distributed import CancelledError, KilledWorker  # noqa: PLC0415 - it is there where this is called
+
+    if isinstance(error, TimeoutError):
+        what = f"{place}: the scheduler has no workers, or lost them all, perhaps for memory; start some: `dask worker`"
+    elif isinstance(error, KilledWorker):
+        what = (
+            "A chunk was given up after several workers died with it, perhaps for memory; give workers more of it, or "
+            "fewer requests"
+        )
+    elif isinstance(error, (CancelledError, OSError)):
+        what = f"{place}: the scheduler was lost; start it and its workers again"
+    else:
+        what = (
+            f"{place}: a worker failed ({shown(f'{type(error).__name__}: {error}', 120)}); install kvbudget "
+            f"{__version__} there as here"
+        )
+    return AccessError(f"{what}. {_KEPT}")
+
+
+@contextmanager
+def _silent(logger: str) -> Iterator[None]:
+    """Keep a package from logging what an error says anyway."""
+    from logging import CRITICAL, getLogger  # noqa: PLC0415 - few ask for it
+
+    log = getLogger(logger)
+    before = log.level
+    log.setLevel(CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+_KEPT = "With --results, what was done is kept."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import exp, fsum, isfinite, log
+from math import exp, fsum, inf, isfinite, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.basis import Basis
@@ -13,7 +13,7 @@ from kvbudget.headers.source import shown
 from kvbudget.simulation.clock import SECOND, Attended, Batch, StepTime
 from kvbudget.simulation.roofline import Costs, Roofline
 from kvbudget.workload.files import open_trace
-from kvbudget.workload.rows import json_document
+from kvbudget.workload.rows import json_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +121,7 @@ def fit_line(points: Sequence[Measured]) -> Roofline:
     there are no more points than costs.
 
     Raises:
-        InputError: There is no point.
+        InputError: There is no point, or one takes twice what the best fit says or more.
     """
     if not points:
         raise InputError("No measured steps; give --step-points such as 1:6.2,32:8.5.")
@@ -138,10 +138,21 @@ def fit_line(points: Sequence[Measured]) -> Roofline:
     if best is None:  # pragma: no cover - a mean always fits
         raise InputError("The measured steps fit no clock; check their numbers.")
     _, size, costs = best
-    worst = max(abs(_dot(row, costs) / point.seconds - 1) for row, point in zip(rows, points, strict=True))
+    fitted = [_dot(row, costs) for row in rows]
+    worst = max(abs(point.seconds / said - 1) if said else inf for said, point in zip(fitted, points, strict=True))
+    _check_fit(worst)
     error = max(FITTED, worst) if len(points) > size else GUESSED
-    source = f"a line through {len(points)} measured steps"
+    source = f"a line through {len(points)} measured step{'s' if len(points) > 1 else ''}"
     return Roofline(Line(*costs), source=source, error=error)
+
+
+def _check_fit(worst: float) -> None:
+    """Refuse a clock whose interval, its largest error either way, would reach down to steps of no time."""
+    if worst >= 1:
+        raise InputError(
+            "The measured steps contradict each other: one takes twice what the best fit to all says, or more; give "
+            "steps of one deployment."
+        )
 
 
 def _dot(row: Sequence[float], costs: Sequence[float]) -> float:
@@ -213,13 +224,14 @@ def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured
     little to check with, not below what it was.
 
     Raises:
-        InputError: There is no point.
+        InputError: There is no point, or one takes twice what the scaled clock says or more.
     """
     if not points:
         raise InputError("No measured steps to calibrate the clock with; give one.")
     ratios = [log(point.seconds * SECOND / clock.step(point.batch)) for point in points]
     mean = fsum(ratios) / len(ratios)
     worst = max(exp(abs(ratio - mean)) - 1 for ratio in ratios)
+    _check_fit(worst)
     factor = exp(mean)
     error = max(FITTED, worst, clock.error if len(points) < _ENOUGH else 0.0)
     source = f"{clock.source}, times {factor:.3g} as in {what}"
@@ -227,7 +239,7 @@ def calibrate(clock: Roofline, points: Sequence[Measured], what: str = "measured
 
 
 def bench_points(paths: Iterable[Path]) -> tuple[Measured, ...]:
-    """Return the mean step of each result of ``vllm bench serve``.
+    """Return the mean step of each result of ``vllm bench serve``, of which a file may hold several (--append-result).
 
     By Little's law as many requests decode as tokens come out a second times the time between two of them; while one of
     them generates its answer, a prompt of mean length is computed for each.
@@ -239,7 +251,7 @@ def bench_points(paths: Iterable[Path]) -> tuple[Measured, ...]:
     points = []
     for path in paths:
         with open_trace(path) as (name, content):
-            points.append(_mean_step(name, json_document(name, content)))
+            points += [_mean_step(name, document) for document in json_documents(name, content)]
     return tuple(points)
 
 

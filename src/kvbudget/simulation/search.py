@@ -17,6 +17,8 @@ STEPS_PER_DOUBLING = 8
 DOUBLINGS = 6
 """From a 64th of the workload's own load to 64 times as much."""
 
+LEAST_LOAD, MOST_LOAD = 2.0**-DOUBLINGS, 2.0**DOUBLINGS
+
 RARE = 0.001
 """The share of the requests that may lose their blocks before it counts: any workload has one unlucky moment."""
 
@@ -27,7 +29,8 @@ FULL = 0.9
 class Knee(NamedTuple):
     """Loads at which pressure begins, as multiples of the workload's own; None where it does not up to 64 times.
 
-    Each is true of the load named and not of the next smaller one that was tried, which is 9 % less.
+    Each is true of the load named and not of the next smaller one that was tried, which is 9 % less; of `LEAST_LOAD`
+    it is not known whether it is true of less.
 
     Attributes:
         preemptions: More than one request in a thousand loses its blocks.

@@ -237,10 +237,22 @@ def check(settings: SchedulerSettings) -> None:
     _check_groups(settings.cache_groups, caching=settings.enable_prefix_caching)
     need = longest_needs(settings)
     if need > settings.usable_blocks:
+        fits = _longest_that_fits(settings)
+        shorter = f"give --max-model-len {fits} or less, or more blocks" if fits else "give more blocks"
         raise InputError(
-            f"One request of max_model_len {settings.max_model_len} needs {need} blocks and the pool has "
-            f"{settings.usable_blocks} to use; shorten max_model_len or give more blocks."
+            f"One request of max_model_len {settings.max_model_len} needs {need:,} blocks and the pool has "
+            f"{settings.usable_blocks:,} to use; {shorter}."
         )
+
+
+def _longest_that_fits(settings: SchedulerSettings) -> int:
+    """Return the largest `max_model_len` of which one request fits in the pool, 0 if none does."""
+    fits, too_long = 0, settings.max_model_len
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        need = longest_needs(settings._replace(max_model_len=middle))
+        fits, too_long = (fits, middle) if need > settings.usable_blocks else (middle, too_long)
+    return fits
 
 
 def _check_groups(groups: Iterable[Group], *, caching: bool) -> None:

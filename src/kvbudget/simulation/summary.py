@@ -1,7 +1,8 @@
 """What a simulation says in numbers: how many run and wait, how full the cache is, how long answers take.
 
-Shares of time are exact: every step counts as long as it lasts, an idle engine too. Curves keep the highest value of
-each of a few hundred equal stretches of time.
+Every step counts as long as it lasts, an idle engine too. Decoding steps that were jumped over count together, at most
+a block's worth of them, with the blocks and the queue of the last one, where both are largest. Curves keep the highest
+value of each of a few hundred equal stretches of time.
 """
 
 # ruff: noqa: SLF001, PLR1730 - a recorder adds up others of its kind; a comparison costs less than a call of max

@@ -14,8 +14,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget import __version__
+from kvbudget.simulation.clock import Batch
 from kvbudget.simulation.replicas import ALONE, Fleet, simulated_fleet
-from kvbudget.workload.spec import WorkloadSpec, parse_workload
+from kvbudget.workload.kept import shared_workload
+from kvbudget.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +35,9 @@ CHUNK_SECONDS = 0.05
 
 WORTH_SECONDS = 1.0
 """Work that is left, below which it is done here: other processes take about as long to start."""
+
+PROBES = (Batch(1, 1, 1, 1), Batch(64, 64, 1 << 16, 1 << 16), Batch(2048, 1, 1 << 15, 1 << 25))
+"""Steps by which clocks are told apart: one token, many requests, a piece of a long prompt."""
 
 Option = str | int | float | bool | None
 Options = tuple[tuple[str, Option], ...]
@@ -124,20 +129,23 @@ def point_key(
     workload: WorkloadSpec,
     trace_digest: str = "",
     fleet: Fleet = ALONE,
+    clock: Clock | None = None,
 ) -> str:
     """Return what tells a point from others, now and in later runs of this version.
 
     Args:
-        options: All that was chosen, where the key cannot see it otherwise: the model, the clock.
+        options: All that was chosen, where the key cannot see it otherwise: the model's name.
         settings: The scheduler.
         workload: What arrives.
         trace_digest: A digest of the trace's content, whatever its file is called.
         fleet: The engines.
+        clock: How long steps take; it is known by a few of them, so that a folder whose model was changed is another.
     """
     from hashlib import sha256  # noqa: PLC0415 - slow to import
 
     spec = {name: getattr(workload, name) for name in WorkloadSpec.__dataclass_fields__}
-    told = [__version__, sorted(options.items()), settings, {**spec, "trace": trace_digest}, fleet]
+    paces = () if clock is None else [clock.step(batch) for batch in PROBES]
+    told: Any = [__version__, sorted(options.items()), settings, {**spec, "trace": trace_digest}, fleet, paces]
     return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -147,7 +155,7 @@ def run_point(point: Point) -> Row:
     Raises:
         KvbudgetError: Its trace cannot be read here, or its settings contradict each other.
     """
-    stream = parse_workload(point.workload).stream()
+    stream = shared_workload(point.workload).stream()
     summary = simulated_fleet(stream, point.settings, point.clock, point.fleet)
     return Row(key=point.key, options=point.options, figures=figures_of(summary))
 

@@ -87,6 +87,15 @@ class ThinkTime(NamedTuple):
         """Return the next pause in seconds."""
         return self.mean if self.constant or not self.mean else rng.expovariate(1.0 / self.mean)
 
+    def starts(self, users: int, rng: Random) -> Iterator[float]:
+        """Yield when users come who are thinking at 0, rising: no herd that would be in all figures of a short run.
+
+        What is left of an exponential pause is distributed like one; constant ones are taken to be in even disorder.
+        """
+        if self.constant:
+            return (self.mean * (number + 1) / users for number in range(users))
+        return iter(sorted(self.draw(rng) for _ in range(users)))
+
 
 @dataclass(slots=True)
 class _Talk:

@@ -17,54 +17,96 @@ if TYPE_CHECKING:
 
 
 class Columns(NamedTuple):
-    """Where a CSV file has what."""
+    """Where a CSV file has what, None for what its header does not name.
+
+    Attributes:
+        format: One of `CSV`.
+        time: The column of times.
+        unit: How many of its units make a second.
+        prompt: The column of prompt tokens.
+        output: The column of generated tokens.
+        width: How many columns there are.
+        delimiter: What stands between them.
+    """
 
     format: str
     time: int | None
-    prompt: int
-    output: int
+    unit: float
+    prompt: int | None
+    output: int | None
     width: int
+    delimiter: str
 
 
-_TIMES = ("timestamp", "arrival", "arrivaltime", "arrivedat", "time")
+_UNITS = {
+    **dict.fromkeys(("", "s", "sec", "secs", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "milliseconds"), 1e3),
+    **dict.fromkeys(("us", "usec", "microseconds"), 1e6),
+    **dict.fromkeys(("ns", "nsec", "nanoseconds"), 1e9),
+}
+"""How the name of a column of times ends -> how many of its units make a second."""
+
+_TIMES = {
+    name + ending: unit
+    for name in (
+        "timestamp",
+        "arrival",
+        "arrivaltime",
+        "arrivaltimestamp",
+        "arrivedat",
+        "time",
+        "starttime",
+        "datetime",
+    )
+    for ending, unit in _UNITS.items()
+}
 _PROMPTS = (
-    *("contexttokens", "requesttokens", "numprefilltokens", "prompt", "prompttokens"),
-    *("inputtokens", "inputlength", "promptlen", "inputlen"),
+    *("contexttokens", "requesttokens", "numprefilltokens", "prompt", "prompttokens", "numprompttokens"),
+    *("inputtokens", "numinputtokens", "inputlength", "promptlength", "promptlen", "inputlen"),
 )
 _OUTPUTS = (
-    *("generatedtokens", "responsetokens", "numdecodetokens", "output", "outputtokens"),
+    *("generatedtokens", "responsetokens", "numdecodetokens", "output", "outputtokens", "numoutputtokens"),
     *("outputlength", "outputlen", "completiontokens"),
 )
 
 CSV = ("azure", "burstgpt", "csv")
 
+_DELIMITERS = (",", ";", "\t")
+
 
 def header_of(line: str) -> Columns | None:
-    """Return where the columns of a header stand, None if it names no lengths."""
-    names = ["".join(char for char in part.casefold() if char.isalnum()) for part in line.split(",")]
+    """Return where the columns of a header stand, None if it names no lengths at all."""
+    for delimiter in _DELIMITERS:
+        names = ["".join(char for char in part.casefold() if char.isalnum()) for part in line.split(delimiter)]
+        time, prompt, output = (_first(names, known) for known in (_TIMES, _PROMPTS, _OUTPUTS))
+        if prompt is None and output is None:
+            continue
+        form = {"contexttokens": "azure", "requesttokens": "burstgpt"}.get(
+            "" if prompt is None else names[prompt], "csv"
+        )
+        unit = 1.0 if time is None else _TIMES[names[time]]
+        return Columns(form, time, unit, prompt, output, len(names), delimiter)
+    return None
 
-    def at(known: Iterable[str]) -> int | None:
-        return next((names.index(name) for name in known if name in names), None)
 
-    prompt, output = at(_PROMPTS), at(_OUTPUTS)
-    if prompt is None or output is None:
-        return None
-    form = {"contexttokens": "azure", "requesttokens": "burstgpt"}.get(names[prompt], "csv")
-    return Columns(form, at(_TIMES), prompt, output, len(names))
+def _first(names: list[str], known: Iterable[str]) -> int | None:
+    return next((names.index(name) for name in known if name in names), None)
 
 
 def columns_of(name: str, content: Bytes) -> Columns:
     """Return where the columns of a file stand, without reading on.
 
     Raises:
-        InputError: Its header names no lengths.
+        InputError: Its header does not name both lengths.
     """
-    line = content.peek(HEAD).decode("utf-8-sig", "replace").lstrip().partition("\n")[0]
-    found = header_of(line.strip("\r"))
-    if found is None:
+    line = content.peek(HEAD).decode("utf-8-sig", "replace").lstrip().partition("\n")[0].strip("\r")
+    found = header_of(line)
+    prompt, output = (None, None) if found is None else (found.prompt, found.output)
+    if found is None or prompt is None or output is None:
+        lacking = [what for what, at in (("prompt_tokens", prompt), ("output_tokens", output)) if at is None]
         raise InputError(
-            f"{name}: its header {shown(line)!r} names no column of prompt and output tokens; name them "
-            "prompt_tokens and output_tokens."
+            f"{name}: its header {shown(repr(line))} has no column {' and no column '.join(lacking)}; name "
+            f"{'them' if len(lacking) > 1 else 'it'} so."
         )
     return found
 
@@ -72,38 +114,42 @@ def columns_of(name: str, content: Bytes) -> Columns:
 def csv_requests(trace: Trace, name: str, content: Bytes) -> Iterator[Request]:
     """Yield the requests of a CSV file; without a column of times all come at 0."""
     columns = columns_of(name, content)
-    rows = CsvRows(Lines(name, content))
-    clock = _Clock(rows)
+    rows = CsvRows(Lines(name, content), columns.delimiter)
+    clock = _Clock(rows, columns.unit)
+    at, prompt_at, output_at = columns.time, columns.prompt or 0, columns.output or 0
     lines = iter(rows)
     next(lines)
     for row in lines:
         if len(row) != columns.width:
             raise rows.error(f"has {len(row)} columns instead of {columns.width}")
-        arrival = 0.0 if columns.time is None else clock.seconds(row[columns.time])
-        prompt = tokens_of(rows, row[columns.prompt], "prompt tokens")
-        output = tokens_of(rows, row[columns.output], "output tokens")
+        arrival = 0.0 if at is None else clock.seconds(row[at])
+        prompt = tokens_of(rows, row[prompt_at], "prompt tokens")
+        output = tokens_of(rows, row[output_at], "output tokens")
         if prompt and output:  # as request_of, written out for the million rows
             yield Request(arrival, prompt, output)
         else:
             trace.left_out += 1
 
 
+_ADVICE = "write seconds, or dates such as 2024-05-12 18:15:46, or end the column's name in _ms, _us or _ns"
+
 _SECOND = 19
 """Characters of ``2023-11-16 18:15:46``."""
 
 
 class _Clock:
-    """Reads a column of times: seconds as they are, dates as seconds since the first row."""
+    """Reads a column of times: numbers in its unit, dates as seconds since the first row, negative for earlier ones."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, unit: float) -> None:
+        self._rows, self._unit = rows, unit
         self._first: int | None = None
         self._second, self._seconds = "", 0
 
     def seconds(self, text: str) -> float:
         """Return a row's time in seconds."""
+        text = text.strip()
         if "-" not in text[4:5]:  # which a date has behind its year
-            return seconds_of(self._rows, text.strip())
+            return seconds_of(self._rows, text, self._unit, _ADVICE)
         nanoseconds = self._nanoseconds(text)
         if self._first is None:
             self._first = nanoseconds

@@ -15,7 +15,7 @@ from kvbudget.errors import AccessError, InputError
 from kvbudget.headers.source import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from tarfile import TarInfo
 
@@ -34,7 +34,6 @@ _MAX_DICTIONARY = 256 << 20
 
 _CHUNK = 1 << 16
 
-_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _TAR_MAGIC = slice(257, 262)
 
 HEAD = 1 << 16
@@ -54,18 +53,40 @@ class Bytes(Protocol):
         """Return bytes from here on without moving."""
 
 
+class _Decoder(Protocol):
+    """One member of a compressed file, as `lzma` and `bz2` decode it."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether more input is needed before more comes out."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the member."""
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """Return what comes out, at most so much of it."""
+
+
 class _Gzip:
-    """zlib's decoder, which hands back the input it did not use."""
+    """zlib's decoder, which hands back the input it did not use, in the others' clothes."""
 
     def __init__(self) -> None:
         import zlib  # noqa: PLC0415
 
-        self._inner = zlib.decompressobj(31)
-        self.errors: type[Exception] = zlib.error
+        self._inner = zlib.decompressobj(31)  # with a gzip header
 
     @property
     def eof(self) -> bool:
         return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
 
     @property
     def unused_data(self) -> bytes:
@@ -74,40 +95,42 @@ class _Gzip:
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
-    @property
-    def hungry(self) -> bool:
-        return not self._inner.unconsumed_tail
+
+def _xz() -> _Decoder:
+    import lzma  # noqa: PLC0415
+
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_DICTIONARY)
 
 
-class _Xz:
-    """lzma's decoder with a bound on its memory."""
+def _bz2() -> _Decoder:
+    import bz2  # noqa: PLC0415
 
-    def __init__(self) -> None:
-        import lzma  # noqa: PLC0415
+    return bz2.BZ2Decompressor()
 
-        self._inner = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_DICTIONARY)
-        self.errors: type[Exception] = lzma.LZMAError
 
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
+_PACKED: tuple[tuple[bytes, Callable[[], _Decoder]], ...] = (
+    (b"\x1f\x8b", _Gzip),
+    (b"\xfd7zXZ\x00", _xz),
+    (b"BZh", _bz2),
+)
+"""How compressed files begin -> what decodes them."""
 
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
+_FOREIGN = ((b"(\xb5/\xfd", "compressed with zstd"), (b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet"))
+"""How files begin that are not read -> what they are."""
 
-    def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        return self._inner.decompress(data, max_length)
 
-    @property
-    def hungry(self) -> bool:
-        return self._inner.needs_input
+def _damage() -> tuple[type[Exception], ...]:
+    """Return what decoders raise of damaged data; `bz2` raises OSError."""
+    import lzma  # noqa: PLC0415
+    import zlib  # noqa: PLC0415
+
+    return zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, MemoryError
 
 
 class _Inflated(io.RawIOBase):
     """The content of a gzip or xz file, several members in a row included, as a raw file."""
 
-    def __init__(self, packed: io.BufferedReader, kind: type[_Gzip | _Xz], name: str) -> None:
+    def __init__(self, packed: io.BufferedReader, kind: Callable[[], _Decoder], name: str) -> None:
         self._packed, self._kind, self._name = packed, kind, name
         self._decoder = kind()
         self._taken = self._given = 0
@@ -138,7 +161,7 @@ class _Inflated(io.RawIOBase):
                 if not data:
                     return b""
                 self._decoder = self._kind()
-            elif self._decoder.hungry:
+            elif self._decoder.needs_input:
                 data = self._more()
                 if not data:
                     raise InputError(
@@ -146,7 +169,7 @@ class _Inflated(io.RawIOBase):
                     )
             try:
                 part = self._decoder.decompress(data, most)
-            except (self._decoder.errors, EOFError, MemoryError) as error:
+            except _damage() as error:
                 what = shown(str(error))
                 raise InputError(
                     f"{self._name}: its compressed data is damaged ({what}); get the file again."
@@ -214,23 +237,32 @@ def is_archive(path: Path) -> bool:
 def _split(path: Path) -> tuple[Path, str | None]:
     """Return the file on disk, and the part of the path that names a file in it."""
     try:
-        if path.exists():
+        if path.is_file():
             return path, None
+        there = path.exists()
         for parent in path.parents:
             if parent.is_file():
                 return parent, path.relative_to(parent).as_posix()
     except (OSError, ValueError) as error:
         raise _refused(path, error) from None
-    raise InputError(f"{shown(path.name)}: there is no such file; give a trace.")
+    if there:
+        raise InputError(f"{shown(path.name)}: is no file that can be read several times; save it to one.")
+    raise InputError(f"{shown(path.name)}: there is no such file; check its path.")
 
 
 def _unpacked(path: Path, name: str) -> io.BufferedReader:
     try:
         file: io.BufferedReader = io.BufferedReader(path.open("rb", buffering=0), HEAD)
-        head = file.peek(len(_XZ))
+        head = file.peek(HEAD)
     except (OSError, ValueError) as error:
         raise _refused(path, error) from None
-    for magic, kind in ((_GZIP, _Gzip), (_XZ, _Xz)):
+    for magic, what in _FOREIGN:
+        if head.startswith(magic):
+            file.close()
+            raise InputError(
+                f"{name}: is {what}, which is not read; give the file as text, or packed by gzip, xz or bzip2."
+            )
+    for magic, kind in _PACKED:
         if head.startswith(magic):
             return io.BufferedReader(_Inflated(file, kind, name), HEAD)
     return file

@@ -23,6 +23,9 @@ REORDERED = 1 << 16
 MAX_SECONDS = 1e10
 """Three centuries; a larger time is in another unit."""
 
+CLOCK_SECONDS = 100 * 86_400.0
+"""A hundred days, as long as a simulation may be; a trace that begins later has the times of a clock."""
+
 
 class Profile(NamedTuple):
     """What a summary tells of a workload: distributions of lengths, at most a rate.
@@ -53,6 +56,7 @@ class Trace:
         format: One of `FORMATS`.
         timed: Whether its rows say when they came; the arrivals of others are all 0.
         notes: What the reader must know of it, a sentence each.
+        drawn: Whether its requests are drawn from what it tells, by a seed.
         left_out: Rows of the last reading that can be no request.
     """
 
@@ -60,6 +64,7 @@ class Trace:
     format: str
     timed: bool
     notes: tuple[str, ...] = ()
+    drawn: bool = False
     left_out: int = field(default=0)
     reading: Callable[[Trace, int], Iterator[Request]]
 
@@ -90,7 +95,7 @@ def tokens_of(rows: Rows, value: object, what: str) -> int:
     raise rows.error(f"has {seen} {what}, where a whole number from 0 to {MAX_TOKENS:,} is expected")
 
 
-def seconds_of(rows: Rows, value: object, unit: float = 1.0) -> float:
+def seconds_of(rows: Rows, value: object, unit: float = 1.0, advice: str = "correct or remove it") -> float:
     """Return a time in seconds; `unit` is how many of the value's make one."""
     try:
         seconds = float(value) / unit  # type: ignore[arg-type]
@@ -99,7 +104,7 @@ def seconds_of(rows: Rows, value: object, unit: float = 1.0) -> float:
     except (ValueError, TypeError, OverflowError):
         pass
     seen = "no time" if value is None else f"the time {shown(repr(value), 40)}"
-    raise rows.error(f"has {seen}, where a number from 0 on is expected")
+    raise rows.error(f"has {seen}, where 0 to {MAX_SECONDS:,.0f} seconds are expected", advice)
 
 
 def request_of(
@@ -118,7 +123,7 @@ def request_of(
 
 
 def in_order(requests: Iterator[Request], name: str, *, from_first: bool) -> Iterator[Request]:
-    """Yield requests by rising arrival; `from_first` counts the time from the first one."""
+    """Yield requests by rising arrival, counted from the first one if `from_first` or if that one is on a clock."""
     held: list[Request] = []
     by_arrival = attrgetter("arrival")
     first: float | None = None
@@ -131,8 +136,8 @@ def in_order(requests: Iterator[Request], name: str, *, from_first: bool) -> Ite
         if not ready:
             return
         if first is None:
-            first = ready[0].arrival
-            last = first
+            first = last = ready[0].arrival
+            from_first = from_first or not 0 <= first <= CLOCK_SECONDS
         if ready[0].arrival < last:
             raise InputError(
                 f"{name}: a request of second {ready[0].arrival:g} comes more than {REORDERED:,} rows behind one of "

@@ -142,17 +142,25 @@ def estimated_tokens(text: str) -> int:
 
 
 def sharegpt_requests(trace: Trace, name: str, content: Bytes) -> Iterator[Request]:
-    """The first two turns of each conversation, as vLLM's ShareGPTDataset takes them (benchmarks/datasets, 0.32)."""
+    """The first two turns of each conversation, as vLLM's ShareGPTDataset takes them (benchmarks/datasets, 0.32).
+
+    What stands before the question as a system's turn belongs to the prompt.
+    """
     rows = json_rows(name, content)
     for row in objects(rows):
         turns = row.get("conversations", row.get("messages"))
         if not isinstance(turns, list):
             raise rows.error("has no list of conversations")
-        if len(turns) < 2:  # noqa: PLR2004 - a question and an answer
+        system = next((at for at, turn in enumerate(turns) if not _is_system(turn)), len(turns))
+        if len(turns) < system + 2:  # a question and an answer
             trace.left_out += 1
             continue
-        prompt, output = (_turn_tokens(rows, turn) for turn in turns[:2])
-        yield from request_of(trace, 0.0, prompt, output)
+        *asked, output = (_turn_tokens(rows, turn) for turn in turns[: system + 2])
+        yield from request_of(trace, 0.0, sum(asked), output)
+
+
+def _is_system(turn: object) -> bool:
+    return isinstance(turn, dict) and turn.get("role", turn.get("from")) in ("system", "developer")
 
 
 def _turn_tokens(rows: Rows, turn: object) -> int:
@@ -161,6 +169,8 @@ def _turn_tokens(rows: Rows, turn: object) -> int:
             if key in turn:
                 return tokens_of(rows, turn[key], key)
         text = turn.get("value", turn.get("content"))
+        if isinstance(text, list):  # OpenAI's parts, of which images have no text
+            text = "".join(str(part.get("text") or "") for part in text if isinstance(part, dict))
         if isinstance(text, str):
             return estimated_tokens(text)
     raise rows.error("has a turn without a text")

@@ -193,8 +193,9 @@ def prometheus(name: str, content: Bytes, path: Path) -> Profile:  # noqa: ARG00
             raise lines.error("is one bucket too many", "give one engine's metrics")
     for prompt, output in _HISTOGRAMS:
         if prompt in found and output in found:
-            lengths = [_cumulative(name, metric, found[metric]) for metric in (prompt, output)]
-            return Profile(name, "prometheus", lengths[0], lengths[1], None, (_BY_BUCKETS,))
+            prompts, longer = _cumulative(name, prompt, found[prompt])
+            outputs, longer_too = _cumulative(name, output, found[output])
+            return Profile(name, "prometheus", prompts, outputs, None, (_BY_BUCKETS, *longer, *longer_too))
     raise InputError(
         f"{name}: has no histogram of prompt and answer lengths such as {_HISTOGRAMS[0][0]}; give an engine's page."
     )
@@ -216,21 +217,31 @@ def _bucket(lines: Lines, rest: str) -> tuple[float, float]:
     return result
 
 
-def _cumulative(name: str, metric: str, buckets: Mapping[float, float]) -> Histogram:
+def _cumulative(name: str, metric: str, buckets: Mapping[float, float]) -> tuple[Histogram, tuple[str, ...]]:
+    """Return the distribution that cumulative buckets describe, and what is not known of it."""
     counts: list[tuple[int, float]] = []
-    below, largest = 0.0, 0
+    below, beyond, largest = 0.0, 0.0, 0
     for edge, total in sorted(buckets.items()):
         if total < below:
             raise InputError(
                 f"{name}: {metric} counts fewer requests up to {edge:g} than before; give the page of one engine."
             )
-        if isfinite(edge):
-            largest = min(int(edge), MAX_TOKENS)
-        elif total > below and not largest:
-            raise InputError(f"{name}: {metric} has no bucket but +Inf; take it from an engine with buckets.")
-        if counts and counts[-1][0] == largest:  # what lies beyond the last edge is taken as that long
+        if not isfinite(edge):
+            beyond = total - below
+        elif counts and counts[-1][0] == min(int(edge), MAX_TOKENS):
             counts[-1] = (largest, counts[-1][1] + total - below)
         else:
+            largest = min(int(edge), MAX_TOKENS)
             counts.append((largest, total - below))
         below = total
-    return Histogram.of(counts)
+    if not below:
+        raise InputError(f"{name}: {metric} counts no request; take the page of an engine that has served some.")
+    if not largest:
+        raise InputError(f"{name}: {metric} has no bucket but +Inf; take it from an engine with buckets.")
+    if not beyond:
+        return Histogram.of(counts), ()
+    note = (
+        f"{beyond / below:.1%} of the requests lie beyond the last bucket of {metric}, {largest:,} tokens, and are "
+        "taken to be a token longer: how much longer they are is not told."
+    )
+    return Histogram.of([*counts, (largest + 1, beyond)]), (note,)

@@ -29,11 +29,8 @@ class Rows(Protocol):
         """Return the error for the row that was yielded last."""
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_DECODER = json.JSONDecoder()
+"""It takes NaN and Infinity, which tools write into fields that nobody reads here; those that are read are checked."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -57,15 +54,19 @@ class JsonLines:
 
 
 def _parsed(text: str, error: Any) -> Any:  # noqa: ANN401 - JSON is anything
+    value, end = _value_at(text, 0, error)
+    if end != len(text):
+        raise error("has something behind its JSON value")
+    return value
+
+
+def _value_at(text: str, at: int, error: Any) -> tuple[Any, int]:  # noqa: ANN401
     try:
-        value, end = _DECODER.raw_decode(text)
+        return _DECODER.raw_decode(text, at)
     except RecursionError:
         raise error("is nested too deeply") from None
     except ValueError as problem:
         raise error(f"is not JSON ({shown(str(problem), 60)})") from None
-    if end != len(text):
-        raise error("has something behind its JSON value")
-    return value
 
 
 class JsonList:
@@ -169,8 +170,8 @@ _PIECE = 1 << 16
 class CsvRows:
     """The rows of a CSV file behind its header, as lists of text."""
 
-    def __init__(self, lines: Lines) -> None:
-        self.name, self._lines = lines.name, lines
+    def __init__(self, lines: Lines, delimiter: str = ",") -> None:
+        self.name, self._lines, self._delimiter = lines.name, lines, delimiter
         self.error = lines.error
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -181,7 +182,7 @@ class CsvRows:
         """
         import csv  # noqa: PLC0415
 
-        rows = csv.reader(self._lines, strict=True)
+        rows = csv.reader(self._lines, delimiter=self._delimiter, strict=True)
         while True:
             try:
                 row = next(rows)
@@ -192,21 +193,39 @@ class CsvRows:
             yield row
 
 
-def json_document(name: str, content: Bytes) -> Mapping[str, Any]:
-    """Return a JSON object that is read whole.
+def json_documents(name: str, content: Bytes) -> list[Mapping[str, Any]]:
+    """Return the JSON objects of a file that is read whole, one behind the other.
 
     Raises:
-        InputError: It is not JSON, not an object, or too large.
+        InputError: It is not JSON, not of objects, or too large.
     """
 
     def error(what: str) -> InputError:
         return InputError(f"{name}: {what}; give the file as its tool wrote it.")
 
     try:
-        text = whole(name, content).decode("utf-8-sig")
+        text = whole(name, content).decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         raise error("is not UTF-8 text") from None
-    value = _parsed(text.strip(), error)
-    if not isinstance(value, dict):
-        raise error("is not a JSON object")
-    return value
+    found: list[Mapping[str, Any]] = []
+    at = 0
+    while at < len(text) or not found:
+        value, end = _value_at(text, at, error)
+        if not isinstance(value, dict):
+            raise error("is not a JSON object")
+        found.append(value)
+        space = _SPACE.match(text, end)
+        at = space.end() if space else end
+    return found
+
+
+def json_document(name: str, content: Bytes) -> Mapping[str, Any]:
+    """Return the one JSON object of a file.
+
+    Raises:
+        InputError: It is not JSON, not one object, or too large.
+    """
+    found = json_documents(name, content)
+    if len(found) > 1:
+        raise InputError(f"{name}: holds {len(found):,} results, one behind the other; give a file with one of them.")
+    return found[0]

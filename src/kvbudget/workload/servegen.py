@@ -87,7 +87,12 @@ def read_servegen(path: Path) -> Trace:
         return generate(clients, seed)
 
     return Trace(
-        name=name, format="servegen", timed=True, notes=(f"Drawn from {len(clients)} clients.",), reading=requests
+        name=name,
+        format="servegen",
+        timed=True,
+        drawn=True,
+        notes=(f"Drawn from {len(clients)} clients.",),
+        reading=requests,
     )
 
 
@@ -131,15 +136,17 @@ def _windows(name: str, content: Bytes) -> Iterator[Window]:
     last, busy = -1.0, 0.0
     for number, row in enumerate(rows):
         if len(row) != _FIELDS or number > _MAX_WINDOWS:
-            raise rows.error(f"is not start, rate, cv, pattern and two parameters but {shown(','.join(row), 40)!r}")
+            raise rows.error(f"is not start, rate, cv, pattern and two parameters but {shown(repr(','.join(row)), 40)}")
         try:
             start, rate, shape = float(row[0]), float(row[1]), float(row[4])
         except ValueError:
-            raise rows.error(f"has no numbers in {shown(','.join(row), 40)!r}") from None
+            raise rows.error(f"has no numbers in {shown(repr(','.join(row)), 40)}") from None
         if not (last < start <= _MAX_START and 0 <= rate <= _MAX_RATE and isfinite(shape)):
             raise rows.error(f"has times that fall or a rate outside 0 to {_MAX_RATE:,.0f} a second")
         if rate and not (row[3] in ("Gamma", "Weibull") and _SHAPES[0] <= shape <= _SHAPES[1]):
-            raise rows.error(f"has the pattern {shown(row[3], 40)!r} of shape {shape:g}; Gamma and Weibull are known")
+            raise rows.error(
+                f"has the pattern {shown(repr(row[3]), 40)} of shape {shape:g}; Gamma and Weibull are known"
+            )
         if busy * (start - last) > _MAX_IN_WINDOW:
             raise rows.error(f"ends a window of more than {_MAX_IN_WINDOW:,} requests of one client")
         last, busy = start, rate
@@ -151,7 +158,7 @@ def _histograms(name: str, document: Mapping[str, object]) -> Iterator[tuple[flo
     for start in sorted(document, key=lambda key: int(key) if key.isdecimal() else -1):
         both = document[start]
         if not start.isdecimal() or not isinstance(both, dict):
-            raise InputError(f"{name}: {shown(start, 40)!r} is no second with histograms; the file is damaged.")
+            raise InputError(f"{name}: {shown(repr(start), 40)} is no second with histograms; the file is damaged.")
         prompt, output = both.get("input_tokens"), both.get("output_tokens")
         if not isinstance(prompt, str) or not isinstance(output, str):
             raise InputError(f"{name}: second {start} has no input_tokens and output_tokens; the file is damaged.")

@@ -81,15 +81,17 @@ class Workload:
     Attributes:
         description: One line for a report.
         notes: What the reader must know of it, a sentence each.
-        rate: Requests a second, None where arrivals come from a trace or depend on answers.
+        rate: Requests a second, None where arrivals come from a trace, depend on answers or are all at once.
         closed: Whether it is a closed loop (`loop`) and no stream.
         source: The trace, if there is one; it counts what it left out.
+        asked: How many requests were asked for, where a trace may have fewer.
     """
 
     description: str
     notes: tuple[str, ...] = ()
     rate: float | None = None
     source: Trace | None = None
+    asked: int | None = None
     _stream: Callable[[], Iterator[Request]] | None = None
     _loop: Callable[[], ClosedLoop] | None = None
 
@@ -118,16 +120,34 @@ class Workload:
             raise InputError("An open workload has no users; use its stream.")
         return self._loop()
 
+    def remarks(self, requests: int) -> tuple[str, ...]:
+        """Return what is to be said of its trace once it was read, and had so many requests."""
+        if self.source is None:
+            return ()
+        name, left_out, found = self.source.name, self.source.left_out, []
+        if self.asked is not None and requests < self.asked:
+            found.append(f"Requests of {name}: {requests:,}, fewer than the {self.asked:,} of --requests.")
+        if left_out and (self.asked is None or requests < self.asked):
+            found.append(
+                f"Rows of {name} that are left out (nothing asked or generated, failed, warming up): {left_out:,}."
+            )
+        return tuple(found)
 
-def parse_workload(spec: WorkloadSpec) -> Workload:
+
+def parse_workload(spec: WorkloadSpec, source: Trace | Profile | None = None) -> Workload:
     """Return the workload that options describe.
+
+    Args:
+        spec: The options.
+        source: What its trace holds, where that was read before.
 
     Raises:
         InputError: An option is not understood, contradicts another or is missing; or the trace is broken.
         AccessError: The trace may not be read.
     """
     count = _count(spec.requests, "--requests", MAX_REQUESTS)
-    source = read_trace(Path(spec.trace), spec.trace_format) if spec.trace is not None else None
+    if source is None and spec.trace is not None:
+        source = read_trace(Path(spec.trace), spec.trace_format)
     _check(spec, source)
     if isinstance(source, Trace) and source.timed and spec.rate is None and spec.users is None:
         return _played(spec, source, count)
@@ -147,8 +167,12 @@ def parse_workload(spec: WorkloadSpec) -> Workload:
     several = f"{count or DEFAULT_REQUESTS:,} requests"
     return Workload(
         description=f"{several}, {_arriving(rate, burstiness)}, {what}{_sharing(prefixes)}",
-        notes=notes, rate=rate, source=source if isinstance(source, Trace) else None, _stream=stream,
+        notes=notes, rate=_finite(rate), source=source if isinstance(source, Trace) else None, _stream=stream,
     )  # fmt: skip
+
+
+def _finite(rate: float) -> float | None:
+    return rate if isfinite(rate) else None
 
 
 def _random(seed: int) -> Random:
@@ -160,6 +184,8 @@ def _random(seed: int) -> Random:
 def _check(spec: WorkloadSpec, source: Trace | Profile | None) -> None:
     """Refuse options that contradict each other or do nothing."""
     timed = isinstance(source, Trace) and source.timed
+    if type(spec.seed) is not int:  # which every other value would be taken for, but not the same one each time
+        raise InputError(f"--seed is {spec.seed!r}; give a whole number.")
     if spec.users is not None and spec.rate is not None:
         raise InputError(
             "--users and --rate: users send when they have their answer, not at a rate; give one of the two."
@@ -189,7 +215,7 @@ def _played(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload:
     scale = _positive(spec.time_scale, "--time-scale", "2") if spec.time_scale is not None else 1.0
 
     def stream() -> Iterator[Request]:
-        requests = islice(trace.requests(spec.seed), count)
+        requests = _some(trace, spec.seed, count)
         if scale == 1:
             return requests
         return (request._replace(arrival=request.arrival / scale) for request in requests)
@@ -200,8 +226,26 @@ def _played(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload:
         description=f"{some}{trace.name} ({trace.format}) as recorded{speed}",
         notes=trace.notes,
         source=trace,
+        asked=count,
         _stream=stream,
     )
+
+
+def _some(trace: Trace, seed: int, count: int | None) -> Iterator[Request]:
+    """Yield the first requests of a trace, all for None.
+
+    Raises:
+        InputError: There is none.
+    """
+    requests = islice(trace.requests(seed), count)
+    first = next(requests, None)
+    if first is None:
+        raise InputError(
+            f"{trace.name}: has no request that generates something (rows left out: {trace.left_out:,}); give another "
+            "trace."
+        )
+    yield first
+    yield from requests
 
 
 def _timed_anew(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload:
@@ -212,13 +256,13 @@ def _timed_anew(spec: WorkloadSpec, trace: Trace, count: int | None) -> Workload
 
     def stream() -> Iterator[Request]:
         times = arrivals(rate, burstiness, _random(spec.seed + 1))
-        requests = islice(trace.requests(spec.seed), count)
+        requests = _some(trace, spec.seed, count)
         return (request._replace(arrival=now) for request, now in zip(requests, times, strict=False))
 
     some = f"the first {count:,} requests of " if count else ""
     return Workload(
         description=f"{some}{trace.name} ({trace.format}), {_arriving(rate, burstiness)}",
-        notes=trace.notes, rate=rate, source=trace, _stream=stream,
+        notes=trace.notes, rate=_finite(rate), source=trace, asked=count, _stream=stream,
     )  # fmt: skip
 
 
@@ -261,10 +305,11 @@ def _closed(
     users = _count(spec.users, "--users", MAX_USERS) or count
 
     def loop() -> ClosedLoop:
-        starts = arrivals(rate, burstiness, _random(spec.seed + 1)) if rate and burstiness else None
+        chance = _random(spec.seed + 1)
+        begin = arrivals(rate, burstiness, chance) if rate and burstiness else pause.starts(min(users, count), chance)
         return ClosedLoop(
             users=users, requests=count, pairs=pairs, think_time=pause, turns=turns, prefixes=prefixes,
-            rng=_random(spec.seed), starts=starts, one_talk=starts is not None,
+            rng=_random(spec.seed), starts=begin, one_talk=rate is not None,
         )  # fmt: skip
 
     who = f"{users:,} users" if rate is None or burstiness is None else f"users {_arriving(rate, burstiness)}"
@@ -299,7 +344,7 @@ def parse_lengths(text: str, what: str) -> Lengths:
             return Lognormal(median, p95, most)
         case (("uniform" | "lognormal"), [first, second, *_]) if first > second:
             raise InputError(f"{what} {shown(text, 60)}: the second number is smaller than the first; swap them.")
-    raise InputError(f"{what} {shown(text, 60)!r} is not understood; write {_LENGTHS}.")
+    raise InputError(f"{what} {shown(repr(text), 60)} is not understood; write {_LENGTHS}.")
 
 
 def _tokens(text: str, what: str) -> int:
@@ -330,8 +375,8 @@ def parse_prefix(text: str | None) -> Prefixes:
 
 def _no_prefix(text: str) -> InputError:
     return InputError(
-        f"--prefix {shown(text, 60)!r} is not understood; write SHARE:COUNT:TOKENS, such as 0.8:4:2000 for 80 % of the "
-        "requests with one of 4 system prompts of 2,000 tokens."
+        f"--prefix {shown(repr(text), 60)} is not understood; write SHARE:COUNT:TOKENS, such as 0.8:4:2000 for 80 % of "
+        "the requests with one of 4 system prompts of 2,000 tokens."
     )
 
 
@@ -343,7 +388,7 @@ def _positive(text: str, what: str, example: str, *, infinite: bool = False, zer
     good = (value > 0 or (zero and value == 0)) and (isfinite(value) or (infinite and value == inf))
     if not good or (isfinite(value) and value > 1e12) or 0 < value < 1e-12:  # noqa: PLR2004 - typing errors
         least = "from 0 on" if zero else "above 0"
-        raise InputError(f"{what} {shown(text, 40)!r} is no number {least}; write for example {example}.")
+        raise InputError(f"{what} {shown(repr(text), 40)} is no number {least}; write for example {example}.")
     return value
 
 
@@ -378,7 +423,7 @@ def _think_time(text: str | None) -> ThinkTime:
         return ThinkTime(0.0)
     kind, colon, seconds = text.rpartition(":")
     if colon and kind != "constant":
-        raise InputError(f"--think-time {shown(text, 40)!r} is not understood; write seconds, or constant:SECONDS.")
+        raise InputError(f"--think-time {shown(repr(text), 40)} is not understood; write seconds, or constant:SECONDS.")
     return ThinkTime(_positive(seconds, "--think-time", "5, or constant:5", zero=True), constant=bool(colon))
 
 

@@ -49,7 +49,7 @@ def read_trace(path: Path, format_name: str | None = None) -> Trace | Profile:
     """Return what a workload file holds.
 
     Args:
-        path: The file, plain, gzip or xz; ``pack.tar.xz/folder/file`` names one in an archive.
+        path: The file, plain, gzip, xz or bzip2; ``pack.tar.xz/folder/file`` names one in an archive.
         format_name: One of `FORMATS`; by default the content tells.
 
     Raises:
@@ -57,7 +57,7 @@ def read_trace(path: Path, format_name: str | None = None) -> Trace | Profile:
         AccessError: The file system does not let us read it.
     """
     if format_name is not None and format_name not in FORMATS:
-        raise InputError(f"--trace-format {shown(format_name)!r} is not known; choose one of {', '.join(FORMATS)}.")
+        raise InputError(f"--trace-format {shown(repr(format_name))} is not known; choose one of {', '.join(FORMATS)}.")
     if format_name == "servegen" or (format_name is None and is_archive(path)):
         from kvbudget.workload.servegen import read_servegen  # noqa: PLC0415 - a format of its own
 
@@ -111,16 +111,17 @@ def recognise(name: str, content: Bytes) -> str:
             return "json"
     elif head.startswith(("# HELP ", "# TYPE ")) or "_bucket{" in head:
         return "prometheus"
-    elif columns := header_of(head.partition("\n")[0]):
-        return columns.format
-    seen = f"begins with {shown(head[:40])!r}" if head else "is empty"
+    elif header_of(head.partition("\n")[0]):
+        return columns_of(name, content).format
+    seen = f"begins with {shown(repr(head[:40]))}" if head else "is empty"
     raise InputError(f"{name}: no known trace: it {seen}; --trace-format says what it is: {', '.join(FORMATS)}.")
 
 
 class _Reader(NamedTuple):
     """How the rows of a format become requests.
 
-    `wall_clock` says that its times are a clock's, so that they count from the first one.
+    `wall_clock` says that its times are those of a recording of which the file may be a part, so that they count
+    from the first one: an engine that waits for it would be in all shares of time.
     """
 
     read: Callable[[Trace, str, Bytes], Iterator[Request]]
@@ -131,10 +132,10 @@ class _Reader(NamedTuple):
 
 _ROWS: dict[str, _Reader] = {
     "azure": _Reader(csv_requests, wall_clock=True),
-    "burstgpt": _Reader(csv_requests),
+    "burstgpt": _Reader(csv_requests, wall_clock=True),
     "csv": _Reader(csv_requests),
-    "mooncake": _Reader(hash_requests),
-    "bailian": _Reader(hash_requests),
+    "mooncake": _Reader(hash_requests, wall_clock=True),
+    "bailian": _Reader(hash_requests, wall_clock=True),
     "json": _Reader(prefix_requests),
     "llmservingsim": _Reader(log_requests, wall_clock=True),
     "sharegpt": _Reader(
