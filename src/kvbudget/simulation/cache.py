@@ -52,8 +52,8 @@ class Cache:
         "_caching",
         "_max_model_len",
         "_quiet",
-        "_rests",
         "_simple",
+        "_states",
         "_watermark",
         "aligned",
         "nothing",
@@ -68,7 +68,7 @@ class Cache:
         self.aligned = settings.scheduler_block_size
         self.nothing = Found(tuple([] for _ in groups))
         self._quiet: dict[int, Quiet] = {}
-        self._rests = not any(isinstance(table, AlignedState) for table in self.tables)  # those change in every step
+        self._states = [table for table in self.tables if isinstance(table, AlignedState)]
         self._caching = settings.enable_prefix_caching
         self._watermark = settings.watermark_blocks
         self._max_model_len = settings.max_model_len
@@ -147,12 +147,14 @@ class Cache:
             table.grow(request, tokens)
         kept = min(computed + new, request.tokens)
         self.keep(request, kept)
-        if self._rests:
+        if all(table.rests(request) for table in self._states):
             self._quiet[request.index] = Quiet(
                 min(len(table.tables[request.index]) * table.size for table in self.tables),
                 min(table.lets_go_at(max(0, computed - request.in_flight)) for table in self.tables),
                 (kept // self.aligned + 1) * self.aligned if self._caching else NEVER,
             )
+        else:
+            self._quiet.pop(request.index, None)
         return True
 
     def _is_quiet(self, request: Sequence, new: int) -> bool:
@@ -167,6 +169,17 @@ class Cache:
             and computed - request.in_flight < quiet.lets_go_at
             and min(end, request.tokens) < quiet.keeps_at
         )
+
+    def busy_at(self, request: Sequence) -> int:
+        """Return how many computed tokens a request that decodes has when its next one first changes a table of blocks.
+
+        Until then `allocate` and `keep` do nothing for it, whatever others do.
+        """
+        quiet = self._quiet.get(request.index)
+        if quiet is None:
+            return 0
+        unknown = request.computed - request.tokens  # what is kept of it are known tokens
+        return min(quiet.room, quiet.lets_go_at + request.in_flight, quiet.keeps_at + unknown)
 
     def _needs(self, request: Sequence, tokens: int, found: Found, computed: int, admission: bool) -> int:
         return sum(

@@ -254,7 +254,6 @@ class AlignedState(State):
         self._kept_now: set[GroupKey] = set()
         self._last_state: dict[int, int] = {}
         self._retired: dict[int, int] = {}
-        self._begun: set[int] = set()
         self._saving: dict[int, tuple[int, int]] = {}
 
     def find(self, keys: Keys, most: int, numbers: tuple[int, ...]) -> tuple[list[Hit], int]:
@@ -303,7 +302,6 @@ class AlignedState(State):
         saves = index in self._saving
         held = len(table)
         if required <= held and not saves:
-            self._begun.add(index)
             return
         if held:  # of a request that has begun, or the state that was found
             self._last_state[index] = held - 1
@@ -311,7 +309,6 @@ class AlignedState(State):
         if held < skipped:
             table.extend([self.pool.null] * (skipped - saves - held))
         table.extend(self.pool.take(max(required - len(table), 0)))
-        self._begun.add(index)
 
     def let_go(self, request: Sequence, computed: int) -> None:
         """Give back the states that have been copied on."""
@@ -367,9 +364,14 @@ class AlignedState(State):
             if block.key is not None:
                 self._kept_now.add(block.key)
 
+    def rests(self, request: Sequence) -> bool:
+        """Return whether nothing is left to keep of its prompt's end, so that its steps are alike within a block."""
+        table = self.tables[request.index]
+        at = checkpoint(request.prompt_tokens, self.aligned) // self.size - 1
+        return request.index not in self._saving and not (0 <= at < len(table) and table[at] is not self.pool.null)
+
     def free(self, request: Sequence) -> None:
         """Give back all blocks of a request."""
-        self._begun.discard(request.index)
         for held in (self._last_state, self._retired, self._saving):
             held.pop(request.index, None)
         super().free(request)

@@ -65,6 +65,11 @@ class Keys:
         self._ends = [end for _, _, end in self._path]
         self._own = ~index
 
+    @property
+    def alone(self) -> bool:
+        """Whether it begins like no other."""
+        return not self._path
+
     def of(self, tokens: int) -> Key:
         """Return the key of its first `tokens` tokens."""
         at = bisect_left(self._ends, tokens)

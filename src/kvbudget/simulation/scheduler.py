@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvbudget.simulation.cache import Cache
-from kvbudget.simulation.clock import Batch
+from kvbudget.simulation.clock import NOTHING, Batch
 from kvbudget.simulation.groups import can_checkpoint, checkpoint
 
 if TYPE_CHECKING:
@@ -73,13 +73,15 @@ class Scheduled(NamedTuple):
         preempted: The requests whose blocks were taken, in that order.
         admitted: The requests that were waiting, and how many tokens of each were found.
         passes: What the device computes one after the other, where it does not compute all of it at once.
+        counted: What requests compute that are counted and not named; each of them gets a token from it.
     """
 
     tokens: dict[Sequence, int]
-    yields: tuple[Sequence, ...]
+    yields: list[Sequence]
     preempted: tuple[Sequence, ...]
     admitted: tuple[tuple[Sequence, int], ...]
     passes: tuple[Batch, ...] = ()
+    counted: Batch = NOTHING
 
 
 class Scheduler:
@@ -128,24 +130,18 @@ class Scheduler:
                 if self.settings.async_scheduling:
                     request.promised += 1
         self._finished_since = False
-        return Scheduled(scheduled, tuple(yields), tuple(preempted), tuple(admitted))
+        return Scheduled(scheduled, yields, tuple(preempted), tuple(admitted))
 
     # -- running requests
 
-    def _schedule_running(self, scheduled: dict[Sequence, int], budget: int, limit: int) -> tuple[list[Sequence], int]:
+    def _schedule_running(
+        self, scheduled: dict[Sequence, int], budget: int, limit: int, at: int = 0
+    ) -> tuple[list[Sequence], int]:
+        """Schedule the running requests from place `at` on; return those that are preempted and what is left."""
         preempted: list[Sequence] = []
-        at = 0
         while at < len(self.running) and budget > 0:
             request = self.running[at]
-            if request.promised and request.computed + 2 - request.promised >= request.last_token:
-                at += 1  # its last token is on its way
-                continue
-            new = request.tokens + request.promised - request.computed
-            if 0 < limit < new:
-                new = limit
-            new = min(new, budget, self.settings.max_model_len - 1 - request.computed)
-            if self._aligned_states:
-                new = self._end_at_block(request, new, request.computed)
+            new = self._share(request, budget, limit)
             if new == 0:
                 at += 1
                 continue
@@ -166,6 +162,16 @@ class Scheduler:
             budget -= new
             at += 1
         return preempted, budget
+
+    def _share(self, request: Sequence, budget: int, limit: int) -> int:
+        """Return how many tokens of a running request are computed, with `budget` left of the step."""
+        if request.promised and request.computed + 2 - request.promised >= request.last_token:
+            return 0  # its last token is on its way
+        new = request.tokens + request.promised - request.computed
+        if 0 < limit < new:
+            new = limit
+        new = min(new, budget, self.settings.max_model_len - 1 - request.computed)
+        return self._end_at_block(request, new, request.computed) if self._aligned_states else new
 
     def _victim(self) -> Sequence:
         if self.settings.policy == "priority":
@@ -289,10 +295,10 @@ class Scheduler:
 
 def batch_of(scheduled: Scheduled) -> Batch:
     """Return what a step computes, for a clock."""
-    context = pairs = tokens = 0
+    tokens, requests, context, pairs = scheduled.counted
     for request, new in scheduled.tokens.items():
         end = request.computed
         tokens += new
         context += end
         pairs += new * (end - new) + new * (new + 1) // 2
-    return Batch(tokens, len(scheduled.tokens), context, pairs)
+    return Batch(tokens, requests + len(scheduled.tokens), context, pairs)

@@ -28,16 +28,24 @@ class Sequence:
         shared_boundary: Where others were seen to part from it, as far as its states and windows must be kept; or 0.
         reached: The furthest that it was ever computed; what is computed again below is lost work.
         failed: Whether the engine ended it with an error; vLLM's scheduler never does.
+        place: Its place among all that were admitted, where requests are counted (`kvbudget.simulation.counting`).
+        counted: Whether it is one of those.
+        offset: By how much its computed tokens are more than the steps of the engine; if it is counted.
+        last_step: The step that computes the last of its tokens; if it is counted.
     """
 
     __slots__ = (
         "arrival",
         "computed",
+        "counted",
         "failed",
         "in_flight",
         "index",
         "keys",
+        "last_step",
         "last_token",
+        "offset",
+        "place",
         "preemptions",
         "prefilling",
         "priority",
@@ -59,7 +67,8 @@ class Sequence:
         self.last_token = prompt_tokens + output_tokens
         self.keys = keys
         self.computed = self.promised = self.in_flight = self.stale = 0
-        self.prefilling = self.failed = False
+        self.prefilling = self.failed = self.counted = False
+        self.place = self.offset = self.last_step = 0
         self.preemptions = self.shared_boundary = self.reached = 0
 
     @property

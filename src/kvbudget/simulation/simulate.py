@@ -11,8 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from kvbudget.simulation import compiled
-from kvbudget.simulation.clock import LATEST, NOTHING, SECOND, Batch, picoseconds, too_late
-from kvbudget.simulation.fast import FOREVER, can_jump, run
+from kvbudget.simulation.clock import LATEST, NOTHING, SECOND, Batch, picoseconds, steps_until, too_late
+from kvbudget.simulation.counting import CountingScheduler
+from kvbudget.simulation.fast import FOREVER, can_jump, run, write
 from kvbudget.simulation.prefixes import Keys, Prefixes, shared_by
 from kvbudget.simulation.results import NEVER, Load, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler, batch_of
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.policy import OtherSettings, Policy, PolicySettings
     from kvbudget.simulation.prefixes import Shared
+    from kvbudget.simulation.results import Row
 
     Settings = SchedulerSettings | OtherSettings
 
+AT_A_TIME = 16
+"""Steps that are recorded as one: the blocks of most caches change as often, and lengths hardly change in so few."""
 ALONE = Request(0.0, 0, 0)
 """What stands for a request that shares nothing and is as urgent as others."""
 
@@ -67,7 +71,7 @@ def simulate(
         alike = [special.get(index, ALONE) for index in order] if special and settings.enable_prefix_caching else []
         shared = shared_by(alike)
     if shared is None or not isinstance(settings, SchedulerSettings):
-        Engine(special, result, settings, clock, record, as_served=as_served).run()
+        Engine(special, result, settings, clock, record, as_served=as_served, plainly=plainly).run()
     elif len(order) == len(result) and order == served:
         _jump(result, settings, clock, record, shared, as_served=as_served)
     else:
@@ -97,6 +101,8 @@ def simulate_users(
     settings: Settings,
     clock: Clock,
     record: Callable[[Step], object] | None = None,
+    *,
+    plainly: bool = False,
 ) -> Result:
     """Return what becomes of the requests of users who wait for an answer before they send the next, in that order.
 
@@ -107,13 +113,14 @@ def simulate_users(
         settings: What the scheduler may do.
         clock: How long a step takes.
         record: Called with each step, in order.
+        plainly: Go one step after the other, and to each request in each; the result is the same.
 
     Raises:
         InputError, CannotTell: As `simulate`.
     """
     checked(settings)
     result = Result()
-    _UsersEngine(loop, result, settings, clock, record).run()
+    _UsersEngine(loop, result, settings, clock, record, plainly=plainly).run()
     return result
 
 
@@ -156,11 +163,15 @@ class Engine:
         record: Callable[[Step], object] | None,
         *,
         as_served: bool,
+        plainly: bool = False,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._record = record
-        self._scheduler = scheduler_of(settings)
+        self._counting = (
+            CountingScheduler(settings) if isinstance(settings, SchedulerSettings) and not plainly else None
+        )
+        self._scheduler: Policy = self._counting or scheduler_of(settings)
         self._result = result
         self._prefixes = Prefixes()
         served = (index for index, tokens in enumerate(result.output_tokens) if tokens)
@@ -190,6 +201,10 @@ class Engine:
         """Return whether requests are still to come."""
         return bool(self._coming)
 
+    def _others_first(self) -> bool:
+        """Return whether somebody not known yet may come before those who are known to come."""
+        return False
+
     def run(self) -> None:
         """Fill in the result, until all requests have ended."""
         self.advance(FOREVER)
@@ -205,11 +220,71 @@ class Engine:
             seen = self._done if self._as_served else self._now
             while coming and coming[0].arrival <= seen:
                 scheduler.add(coming.popleft())
-            self._iterate()
+            if not self._jump(horizon):
+                self._iterate()
             if self._now > LATEST:
                 raise too_late()
         self._result.ends = self._now
         return Load(len(scheduler.running), len(scheduler.waiting) + len(coming), scheduler.used_blocks)
+
+    def _jump(self, horizon: int) -> bool:
+        """Go on by as many steps as differ in blocks and lengths alone; return whether there are any."""
+        scheduler, clock, begins = self._counting, self._clock, self._now
+        if scheduler is None or self._others_first():
+            return False
+        steps = scheduler.alike()
+        if steps <= 0:
+            return False
+        count, context = scheduler.counted, scheduler.context + scheduler.counted
+        ahead = self._settings.batches_in_flight > 1
+        if horizon < FOREVER:
+            steps = self._until(horizon, steps, count, context)
+        if self._coming:
+            late = int(ahead and self._as_served)  # who comes while a step runs is seen after it
+            steps = min(steps, self._until(self._coming[0].arrival, steps, count, context) + late)
+        spans = scheduler.jump(steps)
+        done = sum(number for number, _ in spans)
+        if not done:
+            return False
+        before = clock.decodes(count, context, done - 1)
+        last = clock.decodes(count, context + (done - 1) * count, 1)
+        self._now = begins + before + last
+        self._done = begins + before if ahead else self._now
+        if ahead:
+            self._in_flight[0] = (self._in_flight[0][0], self._now)
+        result = self._result
+        result.steps += done
+        result.scheduled_tokens += done * count
+        result.peak_running = max(result.peak_running, count)
+        result.peak_waiting = max(result.peak_waiting, len(scheduler.waiting))
+        result.peak_used_blocks = max(result.peak_used_blocks, *(used for _, used in spans))
+        if self._record:
+            self._tell(self._record, spans, begins, count, context)
+        return True
+
+    def _until(self, time: int, steps: int, requests: int, context: int) -> int:
+        """Return how many of `steps` decoding steps begin before `time`."""
+        gap = time - self._now
+        if gap <= 0 or self._clock.decodes(requests, context, steps) <= gap:
+            return steps if gap > 0 else 0
+        return steps_until(self._clock.pace, requests, context, gap, steps)
+
+    def _tell(
+        self, record: Callable[[Step], object], spans: list[tuple[int, int]], begins: int, count: int, context: int
+    ) -> None:
+        """Record steps that were jumped over: one by one, or where `record` takes them together a few at a time."""
+        clock, waiting = self._clock, len(self._scheduler.waiting)
+        number = self._result.steps - sum(steps for steps, _ in spans)
+        most = AT_A_TIME if hasattr(record, "rows") else 1
+        rows: list[Row] = []
+        for steps, used in spans:
+            for first in range(0, steps, most):
+                some = min(most, steps - first)
+                ends = begins + clock.decodes(count, context, some)
+                rows.append((number, some, begins, count, waiting, count, count, used, 0, count, ends))
+                number += some
+                begins, context = ends, context + some * count
+        write(record, rows, len(rows))
 
     def _iterate(self) -> None:
         scheduler, in_flight, result = self._scheduler, self._in_flight, self._result
@@ -276,7 +351,7 @@ class Engine:
                     batch.requests,
                     used,
                     len(step.preempted),
-                    len(step.yields),
+                    len(step.yields) + step.counted.requests,
                     self._now,
                 )
             )
@@ -292,8 +367,10 @@ class _UsersEngine(Engine):
         settings: Settings,
         clock: Clock,
         record: Callable[[Step], object] | None,
+        *,
+        plainly: bool,
     ) -> None:
-        super().__init__({}, result, settings, clock, record, as_served=False)
+        super().__init__({}, result, settings, clock, record, as_served=False, plainly=plainly)
         self._loop = loop
         self._user_of: list[int] = []
         self._firsts = enumerate(loop.first())
@@ -309,6 +386,11 @@ class _UsersEngine(Engine):
             self._send(user, request)
             self._take_first()
         return bool(self._coming)
+
+    def _others_first(self) -> bool:
+        if self._next_first is None:
+            return False
+        return not self._coming or self._coming[0].arrival >= picoseconds(self._next_first[1].arrival)
 
     def _take_first(self) -> None:
         self._next_first = next(self._firsts, None)

@@ -207,9 +207,7 @@ class LlamaCppScheduler:
         tokens: dict[Sequence, int] = {}
         for entry in done:
             tokens[entry.request] = tokens.get(entry.request, 0) + entry.new
-        return Scheduled(
-            tokens, tuple(yields), (), tuple(pair for pair in admitted if pair[0] in tokens), tuple(passes)
-        )
+        return Scheduled(tokens, yields, (), tuple(pair for pair in admitted if pair[0] in tokens), tuple(passes))
 
     # -- slots
 

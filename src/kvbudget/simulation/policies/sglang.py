@@ -243,7 +243,7 @@ class SGLangScheduler:
             for request in self._batch:
                 self._extend(request, 1)
                 tokens[request] = 1
-        return Scheduled(tokens, tuple(advance(tokens)), tuple(retracted), tuple(admitted))
+        return Scheduled(tokens, advance(tokens), tuple(retracted), tuple(admitted))
 
     # -- prompts
 

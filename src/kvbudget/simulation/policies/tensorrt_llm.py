@@ -191,7 +191,7 @@ class TensorRTLLMScheduler:
             if request not in self._tables:
                 admitted.append((request, self._begin(request)))
             self._grow(request, request.computed + new)
-        return Scheduled(tokens, tuple(advance(tokens)), tuple(paused), tuple(admitted))
+        return Scheduled(tokens, advance(tokens), tuple(paused), tuple(admitted))
 
     # -- who has the memory for a step
 

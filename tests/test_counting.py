@@ -1,0 +1,117 @@
+"""Requests that decode are counted: the same result and the same steps as when each is visited in each step."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvbudget.simulation.clock import StepCount, StepTime
+from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs
+from kvbudget.simulation.simulate import simulate
+from kvbudget.workload.request import Request, Segment
+
+if TYPE_CHECKING:
+    from kvbudget.simulation.clock import Clock
+    from kvbudget.simulation.results import Step
+
+FULL = Group("full", 16)
+CACHES: tuple[tuple[Group, ...], ...] = (
+    (FULL,),
+    (Group("sliding", 16, 40), FULL),
+    (Group("sliding", 16, 100), Group("sliding", 16, 100), Group("sliding", 16, 100), FULL),
+    (Group("sliding", 8, 20), FULL),
+    (Group("chunked", 16, 64), FULL),
+    (Group("sliding", 4, 9),),
+    (Group("state", 16), FULL),
+    (Group("state", 16, checkpoint_blocks=1), FULL),
+    (Group("state", 48), Group("state", 48), Group("state", 48), Group("full", 48)),
+    (Group("state", 32, checkpoint_blocks=1), Group("sliding", 32, 70), Group("full", 32)),
+    (Group("state", 16),),
+)
+LONGEST = 300
+
+
+def workload(draw: random.Random, *, by_priority: bool) -> list[Request]:
+    """Return conversations and single requests: prompts that begin alike, end alike, or name earlier answers."""
+    requests = []
+    now = 0.0
+    gap = draw.choice([0.0, 0.003, 0.02, 0.2])
+    most_prompt, most_output = draw.choice([20, 90, 200]), draw.choice([3, 40, 100])
+    sharing = draw.choice([0.0, 0.0, 0.5, 1.0])
+    told: list[list[Segment]] = [[] for _ in range(draw.choice([1, 2, 5]))]
+    for number in range(draw.choice([3, 8, 20, 40])):
+        now += draw.expovariate(1) * gap
+        prompt, output = draw.randint(1, most_prompt), draw.randint(1, most_output)
+        priority = draw.randrange(3) if by_priority else 0
+        if draw.random() >= sharing:
+            requests.append(Request(now, prompt, output, (), None, priority))
+            continue
+        before = draw.choice(told)
+        asked = Segment(draw.choice([number, draw.randrange(3)]), draw.choice([1, 5, 16, 32, 48]))
+        if sum(segment.tokens for segment in before) + asked.tokens + output >= LONGEST:
+            before.clear()
+        before.append(asked)
+        spoken = sum(segment.tokens for segment in before)
+        answer = 1000 + draw.choice([number, draw.randrange(3)]) if draw.random() < 0.7 else None
+        rest = 0 if answer is not None else draw.choice([0, 3, 20])
+        requests.append(Request(now, min(spoken + rest, LONGEST - 1), output, tuple(before), answer, priority))
+        if answer is not None:
+            before.append(Segment(answer, output))
+    return requests
+
+
+def settings_for(draw: random.Random, groups: tuple[Group, ...], *, by_priority: bool) -> SchedulerSettings:
+    """Return settings whose pool is too small more often than not."""
+    caching = draw.random() < 0.7
+    uneven = len({group.block_size for group in groups}) > 1
+    if caching and uneven and any(group.kind in ("state", "chunked") for group in groups):
+        caching = False
+    states = sum(group.kind == "state" for group in groups)
+    if not caching:  # then the engine keeps one state of a request
+        groups = tuple(group._replace(block_size=LONGEST) if group.kind == "state" else group for group in groups)
+    chosen = SchedulerSettings(
+        num_gpu_blocks=2,
+        max_num_seqs=draw.choice([2, 8, 32]),
+        max_num_batched_tokens=draw.choice([32, 64, 300, 1000]),
+        max_model_len=LONGEST,
+        enable_prefix_caching=caching,
+        async_scheduling=draw.random() < 0.6,
+        policy="priority" if by_priority else "fcfs",
+        scheduler_reserve_full_isl=draw.random() < 0.7,
+        watermark=draw.choice([0, 0, 0, 0.05, 0.2]),
+        long_prefill_token_threshold=draw.choice([0, 0, 20, 1]),
+        groups=groups,
+    )
+    if by_priority and not chosen.scheduler_reserve_full_isl:  # parts of two prompts may preempt each other for ever
+        chosen = chosen._replace(long_prefill_token_threshold=0)
+    if chosen.max_num_batched_tokens >= LONGEST and draw.random() < 0.3:
+        chosen = chosen._replace(enable_chunked_prefill=False)
+    need = longest_needs(chosen)
+    return chosen._replace(num_gpu_blocks=need + 1 + 2 * states + draw.choice([0, 1, 3, need // 2, need, 20 * need]))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    seed=st.integers(0, 10**9),
+    groups=st.sampled_from(CACHES),
+    by_priority=st.booleans(),
+    timed=st.booleans(),
+    as_served=st.booleans(),
+)
+def test_counting_changes_nothing(
+    seed: int, groups: tuple[Group, ...], by_priority: bool, timed: bool, as_served: bool
+) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a workload, not a secret
+    requests = workload(draw, by_priority=by_priority)
+    chosen = settings_for(draw, groups, by_priority=by_priority)
+    clock: Clock = StepTime(draw.choice([1, 15]), 20) if timed else StepCount()
+    plain: list[Step] = []
+    counted: list[Step] = []
+    expected = simulate(requests, chosen, clock, plain.append, as_served=as_served, plainly=True)
+    result = simulate(requests, chosen, clock, counted.append, as_served=as_served)
+    assert counted == plain
+    assert result == expected
+    assert simulate(requests, chosen, clock, as_served=as_served) == expected
