@@ -5,17 +5,22 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from kvbudget.simulation.clock import StepCount, StepTime
+from kvbudget.simulation.counting import CountingScheduler
 from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs
-from kvbudget.simulation.simulate import simulate
+from kvbudget.simulation.simulate import simulate, simulate_users
+from kvbudget.simulation.summary import Recorder
 from kvbudget.workload.request import Request, Segment
+from kvbudget.workload.spec import WorkloadSpec, parse_workload
 
 if TYPE_CHECKING:
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.results import Step
+    from kvbudget.simulation.scheduler import Scheduled
 
 FULL = Group("full", 16)
 CACHES: tuple[tuple[Group, ...], ...] = (
@@ -30,8 +35,11 @@ CACHES: tuple[tuple[Group, ...], ...] = (
     (Group("state", 48), Group("state", 48), Group("state", 48), Group("full", 48)),
     (Group("state", 32, checkpoint_blocks=1), Group("sliding", 32, 70), Group("full", 32)),
     (Group("state", 16),),
+    (Group("chunked", 16, 64),),
 )
 LONGEST = 300
+MOST_STEPS = 20_000
+FEW = 10
 
 
 def workload(draw: random.Random, *, by_priority: bool) -> list[Request]:
@@ -85,12 +93,24 @@ def settings_for(draw: random.Random, groups: tuple[Group, ...], *, by_priority:
         long_prefill_token_threshold=draw.choice([0, 0, 20, 1]),
         groups=groups,
     )
-    if by_priority and not chosen.scheduler_reserve_full_isl:  # parts of two prompts may preempt each other for ever
-        chosen = chosen._replace(long_prefill_token_threshold=0)
     if chosen.max_num_batched_tokens >= LONGEST and draw.random() < 0.3:
         chosen = chosen._replace(enable_chunked_prefill=False)
     need = longest_needs(chosen)
     return chosen._replace(num_gpu_blocks=need + 1 + 2 * states + draw.choice([0, 1, 3, need // 2, need, 20 * need]))
+
+
+class EndlessError(Exception):
+    """Two prompts preempt each other for ever, as they do in the engine where states or priorities meet no room."""
+
+
+class Steps(list["Step"]):
+    """The steps of a simulation that ends."""
+
+    def append(self, step: Step) -> None:
+        """Add a step."""
+        super().append(step)
+        if len(self) > MOST_STEPS:
+            raise EndlessError
 
 
 @settings(deadline=None, max_examples=300)
@@ -108,10 +128,58 @@ def test_counting_changes_nothing(
     requests = workload(draw, by_priority=by_priority)
     chosen = settings_for(draw, groups, by_priority=by_priority)
     clock: Clock = StepTime(draw.choice([1, 15]), 20) if timed else StepCount()
-    plain: list[Step] = []
-    counted: list[Step] = []
-    expected = simulate(requests, chosen, clock, plain.append, as_served=as_served, plainly=True)
+    plain, counted = Steps(), Steps()
+    try:
+        expected = simulate(requests, chosen, clock, plain.append, as_served=as_served, plainly=True)
+    except EndlessError:
+        reject()
     result = simulate(requests, chosen, clock, counted.append, as_served=as_served)
     assert counted == plain
     assert result == expected
     assert simulate(requests, chosen, clock, as_served=as_served) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**9), groups=st.sampled_from(CACHES))
+def test_users_who_wait_get_the_same_answers(seed: int, groups: tuple[Group, ...]) -> None:
+    """Answers bring requests while others decode."""
+    draw = random.Random(seed)  # noqa: S311 - a workload, not a secret
+    chosen = settings_for(draw, groups, by_priority=False)
+    spec = WorkloadSpec(
+        users=str(draw.choice([1, 3, 12])),
+        think_time=str(draw.choice([0, 0.1])),
+        turns=str(draw.choice([1, 4])),
+        requests="25",
+        prompt_tokens="uniform:1:60",
+        output_tokens="uniform:1:40",
+        seed=seed,
+    )
+    plain, counted = Steps(), Steps()
+    try:
+        expected = simulate_users(parse_workload(spec).loop(), chosen, StepTime(15, 20), plain.append, plainly=True)
+    except EndlessError:
+        reject()
+    result = simulate_users(parse_workload(spec).loop(), chosen, StepTime(15, 20), counted.append)
+    assert counted == plain
+    assert result == expected
+
+
+@pytest.mark.parametrize("groups", [CACHES[1], CACHES[7]], ids=["sliding", "state"])
+def test_few_steps_are_gone_through(groups: tuple[Group, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long answers, of which the plain scheduler sees the beginning and the end alone; the recorder sees all."""
+    gone_through: list[Scheduled] = []
+    schedule = CountingScheduler.schedule
+
+    def seen(scheduler: CountingScheduler) -> Scheduled:
+        gone_through.append(schedule(scheduler))
+        return gone_through[-1]
+
+    monkeypatch.setattr(CountingScheduler, "schedule", seen)
+    requests = [Request(0, 20, 250)] * 4
+    chosen = SchedulerSettings(num_gpu_blocks=500, max_model_len=LONGEST, groups=groups)
+    recorder = Recorder()
+    result = simulate(requests, chosen, StepTime(15, 20), recorder)
+    assert len(gone_through) <= FEW < result.steps // 20
+    plain = Recorder()
+    assert simulate(requests, chosen, StepTime(15, 20), plain, plainly=True) == result
+    assert recorder.finish(result.ends) == plain.finish(result.ends)

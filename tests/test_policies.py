@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from kvbudget.simulation.policies.llamacpp import LlamaCppScheduler, LlamaCppSet
 from kvbudget.simulation.policies.radix import RadixCache
 from kvbudget.simulation.policies.sglang import NewTokenRatio, SGLangScheduler, SGLangSettings
 from kvbudget.simulation.policies.tensorrt_llm import TensorRTLLMScheduler, TensorRTLLMSettings
+from kvbudget.simulation.pool import BLANK
 from kvbudget.simulation.prefixes import Keys, Prefixes
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.simulate import simulate, simulate_users
@@ -139,12 +141,10 @@ class Checked:
             look_at_sglang(inner)
         elif isinstance(inner, TensorRTLLMScheduler):
             assert inner.pool.free + inner.pool.used == inner.settings.num_blocks
-            holders: dict[int, int] = {}
-            for table in inner._tables.values():
-                for block in table:
-                    holders[block.id] = holders.get(block.id, 0) + 1
-                    assert block.holders >= holders[block.id]
-            assert inner.pool.used == len(holders)
+            blocks = [block for table in inner._tables.values() for block in table]
+            holders = Counter(block for block in blocks if block is not BLANK)
+            assert all(block.holders >= count for block, count in holders.items())
+            assert inner.pool.used == len(holders) + blocks.count(BLANK)
         elif isinstance(inner, LlamaCppScheduler):
             most = inner.settings.usable_blocks if inner.settings.kv_unified else inner.settings.n_ctx_seq
             assert max(slot.cells for slot in inner._slots) <= most

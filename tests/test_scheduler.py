@@ -22,7 +22,7 @@ from kvbudget.hub import load_model
 from kvbudget.simulation.clock import SECOND, Attended, Batch, Clock, StepCount, StepTime, steps_until
 from kvbudget.simulation.fast import FOREVER
 from kvbudget.simulation.groups import table_of
-from kvbudget.simulation.pool import BlockPool
+from kvbudget.simulation.pool import BLANK, GONE, OWN, BlockPool
 from kvbudget.simulation.results import NEVER, Result, Step
 from kvbudget.simulation.scheduler import Scheduled, Scheduler
 from kvbudget.simulation.settings import Group, SchedulerSettings, check, longest_needs, resolved
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+    from kvbudget.simulation.pool import Block
     from kvbudget.simulation.sequence import Sequence
 
 ROOT = Path(__file__).parents[1]
@@ -329,15 +330,18 @@ class Checked(Scheduler):
         """Check what must hold at any time."""
         pool = self.cache.pool
         assert self.added == len(self.running) + len(self.waiting) + self.ended
-        holders: dict[int, int] = {}
+        holders: dict[Block, int] = {}
+        alone = 0
         for table in self.cache.tables:
             assert set(table.tables) <= {request.index for request in self.running}
             for blocks in table.tables.values():
                 for block in blocks:
-                    if block is not pool.null:
-                        holders[block.id] = holders.get(block.id, 0) + 1
-                        assert block.holders >= holders[block.id]
-        assert pool.used == len(holders)
+                    if block is BLANK or block is OWN:
+                        alone += 1
+                    elif block is not GONE:
+                        holders[block] = holders.get(block, 0) + 1
+                        assert block.holders >= holders[block]
+        assert pool.used == len(holders) + alone
         assert pool.free + pool.used == self.settings.usable_blocks
 
 
@@ -526,7 +530,7 @@ def test_many_steps_take_what_each_takes(base: float, per_token: float, requests
 def test_blocks_are_given_back_where_it_is_said_and_not_before(kind: str, size: int, limit: int, computed: int) -> None:
     """What lies between may be left out, which is what makes steps of hybrid models cheap."""
     chosen = SchedulerSettings(num_gpu_blocks=9, enable_prefix_caching=False)
-    table = table_of(0, Group(kind, size, limit), chosen, BlockPool(9, caching=False))  # type: ignore[arg-type]
+    table = table_of(0, Group(kind, size, limit), chosen, BlockPool(9))  # type: ignore[arg-type]
 
     def gone(tokens: int) -> int:
         return max(0, table.skipped(tokens)) // size

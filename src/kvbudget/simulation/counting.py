@@ -125,7 +125,7 @@ class CountingScheduler(Scheduler):
         self._barred = None
         if running and not admitted and len(self.waiting) and budget > 0 and running < self.settings.max_num_seqs:
             first = self.waiting.first()
-            if not first.preemptions and (first.keys.alone or not self.settings.enable_prefix_caching):
+            if not first.preemptions and self.cache.finds_nothing(first):
                 self._barred = (first, self.cache.pool.free, budget, limit)
         return admitted
 
@@ -173,27 +173,29 @@ class CountingScheduler(Scheduler):
 
     def _plan(self, request: Sequence, step: int) -> None:
         """Note when a request is visited, which is in no step before `step`."""
-        at = min(max(self.cache.busy_at(request) - request.offset, step), request.last_step)
-        self._due.setdefault(at, []).append(request)
+        at = self.cache.busy_at(request) - request.offset
+        at = min(at, request.last_step) if at > step else step
+        visits = self._due.get(at)
+        if visits is None:
+            self._due[at] = [request]
+        else:
+            visits.append(request)
 
     def _visit(self, request: Sequence) -> bool:
         """Do what a counted request's next token does to its blocks, and return whether there are enough."""
-        self._tell(request)
+        request.computed = computed = self._steps + request.offset
+        request.tokens = computed + 1 - self._ahead
         if not self.cache.allocate(request, 1):
             return False
         self._plan(request, self._steps + 1)
         return True
 
-    def _tell(self, request: Sequence) -> None:
-        request.computed = self._steps + request.offset
-        request.tokens = request.computed + 1 - self._ahead
-
     def _name(self, requests: Iterable[Sequence]) -> None:
         """Let those of some requests who are counted be as the plain scheduler has them."""
         named = [request for request in requests if request.counted]
         for request in named:
-            self._tell(request)
-            request.reached = request.computed
+            request.computed = request.reached = self._steps + request.offset
+            request.tokens = request.computed + 1 - self._ahead
             request.promised = request.in_flight = self._ahead
             request.counted = False
             self._named[request] = None

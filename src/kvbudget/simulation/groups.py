@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvbudget.simulation.pool import BLANK, GONE, OWN
 from kvbudget.simulation.settings import admission_cap
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def cdiv(tokens: int, size: int) -> int:
 
 class FullAttention:
     """Layers that keep everything; the rules that the other kinds change."""
+
+    anonymous = True
+    """Whether blocks that nobody else looks for need no names while a request holds them."""
 
     def __init__(self, number: int, group: Group, settings: SchedulerSettings, pool: BlockPool) -> None:
         self.number = number
@@ -86,7 +90,7 @@ class FullAttention:
             computed: Tokens whose keys and values exist, the hit included.
             admission: Whether this asks for all of the request before its first step.
         """
-        required = cdiv(tokens, self.size)
+        required = -(-tokens // self.size)
         if admission and self.cap is not None:
             required = min(required, self.cap)
         held = len(self.tables.get(request.index, ()))
@@ -94,41 +98,48 @@ class FullAttention:
             return max(required - held, 0)
         skipped = self.skipped(computed) // self.size
         new = max(required - max(skipped, len(hit) + held), 0)
-        return new + free_ones(hit[max(0, skipped - held) :], self.pool.null)
+        return new + (free_ones(hit[max(0, skipped - held) :]) if hit else 0)
 
     def adopt(self, request: Sequence, hit: Hit, computed: int) -> None:
         """Let a request begin with what was found, but for what its next token does not see."""
         skipped = max(self.skipped(computed) // self.size, 0)
         rest = hit[skipped:] if skipped else hit
         self.pool.hold(rest)
-        self.tables[request.index] = [self.pool.null] * skipped + rest
+        self.tables[request.index] = [GONE] * skipped + rest
         self.kept[request.index] = skipped + len(rest)
 
     def grow(self, request: Sequence, tokens: int) -> None:
         """Give a request room for `tokens` tokens."""
-        table = self.tables.setdefault(request.index, [])
-        lacking = cdiv(tokens, self.size) - len(table)
-        if lacking > 0:
-            table.extend(self.pool.take(lacking))
+        table = self.tables.get(request.index)
+        if table is None:
+            table = self.tables[request.index] = []
+        lacking = -(-tokens // self.size) - len(table)
+        if lacking == 1:
+            self.pool.take(1)
+            table.append(BLANK)
+        elif lacking > 0:
+            self.pool.take(lacking)
+            table.extend([BLANK] * lacking)
 
     def keep(self, request: Sequence, tokens: int) -> None:
         """Let the full blocks of a request's first `tokens` tokens be found."""
         first, last = self.kept.get(request.index, 0), tokens // self.size
         if first >= last:
             return
-        table = self.tables[request.index]
-        wanted = self.findable(request, first, last)
-        for i in range(first, last):
-            if table[i] is self.pool.null or (wanted is not None and i not in wanted):
-                continue
-            end = (i + 1) * self.size
-            self.pool.keep(self.number, request.keys.of(end), table[i], end)
         self.kept[request.index] = last
+        self._keep_blocks(request, first, last)
 
-    def findable(self, request: Sequence, first: int, last: int) -> set[int] | None:
-        """Return which of a request's blocks from `first` to before `last` can serve a hit, None for all."""
-        del request, first, last
-        return None
+    def _keep_blocks(self, request: Sequence, first: int, last: int) -> None:
+        """Let those of a request's blocks from `first` to before `last` be found that can serve a hit."""
+        table = self.tables[request.index]
+        named = min(last, request.keys.shared // self.size) if self.anonymous else last
+        for i in range(first, named):
+            if table[i] is not GONE:
+                end = (i + 1) * self.size
+                table[i] = self.pool.keep(self.number, request.keys.of(end), table[i], end)
+        for i in range(max(first, named), last):
+            if table[i] is BLANK:
+                table[i] = OWN
 
     def let_go(self, request: Sequence, computed: int) -> None:
         """Give back the blocks that a request does not need after `computed` tokens."""
@@ -138,27 +149,48 @@ class FullAttention:
             self._empty(request, table, min(skipped // self.size, len(table)))
 
     def _empty(self, request: Sequence, table: list[Block], end: int) -> None:
-        del request
-        freed = []
-        for i in range(end - 1, -1, -1):
-            if table[i] is self.pool.null:
-                break
-            freed.append(table[i])
-            table[i] = self.pool.null
-        self.pool.give_back(freed)
+        first = end
+        if first and table[first - 1] is BLANK and (first == 1 or table[first - 2] is GONE):  # as with every answer
+            table[first - 1] = GONE
+            self.pool.give_back_blank()
+            return
+        while first and table[first - 1] is not GONE:
+            first -= 1
+        if first < end:
+            self._give_back(request, table, first, end)
+
+    def _give_back(self, request: Sequence, table: list[Block], first: int, end: int) -> None:
+        blocks = table[first:end]
+        if OWN in blocks:
+            self._name_own(request, table, first, end)
+            blocks = table[first:end]
+        blocks.reverse()
+        table[first:end] = [GONE] * (end - first)
+        self.pool.give_back(blocks)
+
+    def _name_own(self, request: Sequence, table: list[Block], first: int, end: int) -> None:
+        """Let blocks that nobody else looks for be found when the request is preempted and looks for them."""
+        for i in range(first, end):
+            if table[i] is OWN:
+                tokens = (i + 1) * self.size
+                table[i] = self.pool.keep(self.number, request.keys.of(tokens), OWN, tokens)
 
     def free(self, request: Sequence) -> None:
         """Give back all blocks of a request, its last one first."""
         self.kept.pop(request.index, None)
-        self.pool.give_back(reversed(self.tables.pop(request.index, ())))
+        table = self.tables.pop(request.index, [])
+        if request.tokens < request.last_token:
+            self._name_own(request, table, 0, len(table))
+        table.reverse()
+        self.pool.give_back(table)
 
     def begin_step(self) -> None:
         """Forget what holds for one step only."""
 
 
-def free_ones(blocks: Hit, null: Block) -> int:
+def free_ones(blocks: Hit) -> int:
     """Return how many blocks nobody holds."""
-    return sum(block.holders == 0 and block is not null for block in blocks)
+    return sum(block.holders == 0 for block in blocks)
 
 
 class SlidingWindow(FullAttention):
@@ -176,7 +208,7 @@ class SlidingWindow(FullAttention):
         """Return the longest prefix whose window is there, searched from its end."""
         run, needed = 0, cdiv(self.limit - 1, self.size)
         count = most // self.size
-        hits: list[Hit] = [[self.pool.null] * count for _ in numbers]
+        hits: list[Hit] = [[GONE] * count for _ in numbers]
         for i in range(count - 1, -1, -1):
             blocks = self._all(keys, (i + 1) * self.size, numbers)
             if blocks is None:
@@ -192,18 +224,18 @@ class SlidingWindow(FullAttention):
         length = run * self.size // self.aligned * self.aligned  # less than a window, from the beginning
         return [hit[: length // self.size] for hit in hits], length
 
-    def findable(self, request: Sequence, first: int, last: int) -> set[int] | None:
-        """Return the windows before the places where a later request can go on.
+    def _keep_blocks(self, request: Sequence, first: int, last: int) -> None:
+        """Keep the windows before the places where a later request can go on.
 
         Source: vLLM 0.32 (prefix_cache_retention_interval, 0 by default): the end of the prompt but for its last token,
         and where others were seen to part.
         """
+        if first * self.size >= request.prompt_tokens and first * self.size >= request.shared_boundary:
+            return
         needed = cdiv(self.limit - 1, self.size)
-        wanted: set[int] = set()
         for place in request.resumable_at:
             end = place // self.aligned * self.aligned // self.size
-            wanted.update(range(max(first, end - needed), min(last, end)))
-        return wanted
+            super()._keep_blocks(request, max(first, end - needed), min(last, end))
 
 
 class ChunkedLocal(FullAttention):
@@ -220,7 +252,7 @@ class ChunkedLocal(FullAttention):
     def find(self, keys: Keys, most: int, numbers: tuple[int, ...]) -> tuple[list[Hit], int]:
         """Return the chunks that are over, whether found or not, and what is found of the last one."""
         first = most // self.limit * self.limit // self.size
-        hits: list[Hit] = [[self.pool.null] * first for _ in numbers]
+        hits: list[Hit] = [[GONE] * first for _ in numbers]
         for i in range(first, most // self.size):
             blocks = self._all(keys, (i + 1) * self.size, numbers)
             if blocks is None:
@@ -248,6 +280,8 @@ class AlignedState(State):
     Source: vLLM 0.32, MambaManager with ``mamba_cache_mode`` "align", the default where prefixes are cached.
     """
 
+    anonymous = False  # which of them were kept in the step matters
+
     def __init__(self, number: int, group: Group, settings: SchedulerSettings, pool: BlockPool) -> None:
         super().__init__(number, group, settings, pool)
         self._checkpoints = group.checkpoint_blocks
@@ -261,13 +295,15 @@ class AlignedState(State):
         for i in range(most // self.size - 1, -1, -1):
             blocks = self._all(keys, (i + 1) * self.size, numbers)
             if blocks is not None and (i + 1) * self.size % self.aligned == 0:
-                return [[self.pool.null] * i + [block] for block in blocks], (i + 1) * self.size
+                return [[GONE] * i + [block] for block in blocks], (i + 1) * self.size
         return [[] for _ in numbers], 0
 
-    def findable(self, request: Sequence, first: int, last: int) -> set[int] | None:
-        """Return the states from which a later request can go on."""
-        ends = {place // self.aligned * self.aligned // self.size - 1 for place in request.resumable_at}
-        return {end for end in ends if first <= end < last}
+    def _keep_blocks(self, request: Sequence, first: int, last: int) -> None:
+        """Keep the states from which a later request can go on."""
+        for place in request.resumable_at:
+            end = place // self.aligned * self.aligned // self.size
+            if first < end <= last:
+                super()._keep_blocks(request, end - 1, end)
 
     def needs(self, request: Sequence, tokens: int, hit: Hit, computed: int, *, admission: bool) -> int:
         """Return the blocks that the next state takes, more than there are if the hit is not computed yet."""
@@ -281,7 +317,7 @@ class AlignedState(State):
                 self._saving[request.index] = (saved_at, cdiv(tokens, self.size) - 2)
             else:
                 self._saving.pop(request.index, None)
-        return (min(new, 1 + saves) if new > 0 else new) + free_ones(hit, self.pool.null)
+        return (min(new, 1 + saves) if new > 0 else new) + free_ones(hit)
 
     def _saves(self, request: Sequence, start: int, end: int, saved_at: int) -> bool:
         at = cdiv(end, self.size) - 2
@@ -291,7 +327,7 @@ class AlignedState(State):
             and end >= request.prefill_end
             and can_checkpoint(start, end, saved_at, self.size)
             and at >= 0
-            and (at >= len(table) or table[at] is self.pool.null)
+            and (at >= len(table) or table[at] is GONE)
         )
 
     def grow(self, request: Sequence, tokens: int) -> None:
@@ -307,8 +343,10 @@ class AlignedState(State):
             self._last_state[index] = held - 1
         skipped = required - 1
         if held < skipped:
-            table.extend([self.pool.null] * (skipped - saves - held))
-        table.extend(self.pool.take(max(required - len(table), 0)))
+            table.extend([GONE] * (skipped - saves - held))
+        lacking = max(required - len(table), 0)
+        self.pool.take(lacking)
+        table.extend([BLANK] * lacking)
 
     def let_go(self, request: Sequence, computed: int) -> None:
         """Give back the states that have been copied on."""
@@ -316,20 +354,14 @@ class AlignedState(State):
         at = self._last_state.get(request.index)
         if at is not None and at < cdiv(computed, self.size) - 1:
             table = self.tables[request.index]
-            if table[at] is not self.pool.null:
-                self.pool.give_back([table[at]])
-                table[at] = self.pool.null
+            if table[at] is not GONE:
+                self._give_back(request, table, at, at + 1)
 
     def _empty(self, request: Sequence, table: list[Block], end: int) -> None:
         first = self._retired.get(request.index, 0)
         if first >= end:
             return
-        freed = []
-        for i in range(end - 1, first - 1, -1):
-            if table[i] is not self.pool.null:
-                freed.append(table[i])
-                table[i] = self.pool.null
-        self.pool.give_back(freed)
+        self._give_back(request, table, first, end)
         self._retired[request.index] = end
 
     def keep(self, request: Sequence, tokens: int) -> None:
@@ -340,7 +372,7 @@ class AlignedState(State):
         self._keep_end(request, tokens)
         if after > before:
             for block in self.tables[request.index][before:after]:
-                if block is not self.pool.null and block.key is not None:
+                if block is not GONE and block.key is not None:
                     self._kept_now.add(block.key)
 
     def _keep_end(self, request: Sequence, tokens: int) -> None:
@@ -352,15 +384,15 @@ class AlignedState(State):
             if saved_at not in (end_of_prompt, request.shared_boundary):
                 self.pool.forget(table[at])
             elif table[at].key_tokens != saved_at:
-                self._keep_as(request, table[at], saved_at)
+                self._keep_as(request, table, at, saved_at)
         elif tokens > 0 and tokens == end_of_prompt:
             at = cdiv(tokens, self.size) - 1
             if at < len(table):
-                self._keep_as(request, table[at], tokens)
+                self._keep_as(request, table, at, tokens)
 
-    def _keep_as(self, request: Sequence, block: Block, tokens: int) -> None:
-        if block is not self.pool.null:
-            self.pool.keep(self.number, request.keys.of(tokens), block, tokens)
+    def _keep_as(self, request: Sequence, table: list[Block], at: int, tokens: int) -> None:
+        if table[at] is not GONE:
+            block = table[at] = self.pool.keep(self.number, request.keys.of(tokens), table[at], tokens)
             if block.key is not None:
                 self._kept_now.add(block.key)
 
@@ -368,7 +400,7 @@ class AlignedState(State):
         """Return whether nothing is left to keep of its prompt's end, so that its steps are alike within a block."""
         table = self.tables[request.index]
         at = checkpoint(request.prompt_tokens, self.aligned) // self.size - 1
-        return request.index not in self._saving and not (0 <= at < len(table) and table[at] is not self.pool.null)
+        return request.index not in self._saving and not (0 <= at < len(table) and table[at] is not GONE)
 
     def free(self, request: Sequence) -> None:
         """Give back all blocks of a request."""

@@ -56,19 +56,19 @@ def shared_segments(request: Request) -> tuple[Segment, ...]:
 
 
 class Keys:
-    """The keys of one request's prefixes."""
+    """The keys of one request's prefixes.
 
-    __slots__ = ("_ends", "_own", "_path")
+    Attributes:
+        shared: How many of its first tokens others may have too.
+    """
+
+    __slots__ = ("_ends", "_own", "_path", "shared")
 
     def __init__(self, prefixes: Prefixes, request: Request, index: int) -> None:
         self._path = prefixes.path(request)
         self._ends = [end for _, _, end in self._path]
         self._own = ~index
-
-    @property
-    def alone(self) -> bool:
-        """Whether it begins like no other."""
-        return not self._path
+        self.shared = self._ends[-1] if self._ends else 0
 
     def of(self, tokens: int) -> Key:
         """Return the key of its first `tokens` tokens."""

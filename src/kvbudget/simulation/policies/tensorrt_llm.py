@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from kvbudget.errors import InputError
 from kvbudget.facts import policies as facts
 from kvbudget.simulation.policies.steps import advance, check_counts
-from kvbudget.simulation.pool import Block, BlockPool
+from kvbudget.simulation.pool import BLANK, Block, BlockPool
 from kvbudget.simulation.scheduler import Scheduled
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class TensorRTLLMScheduler:
 
     def __init__(self, settings: TensorRTLLMSettings) -> None:
         self.settings = settings
-        self.pool = BlockPool(settings.num_blocks + 1, caching=settings.enable_block_reuse)
+        self.pool = BlockPool(settings.num_blocks + 1)
         self._size = settings.tokens_per_block
         self._active: list[Sequence] = []
         self._queue: deque[Sequence] = deque()
@@ -221,7 +221,7 @@ class TensorRTLLMScheduler:
         fitting: list[Sequence] = []
         paused: list[Sequence] = []
         free, taken = self.pool.free, 0
-        gone: dict[int, int] = {}
+        gone: dict[Block, int] = {}
         contributed = self._contributed()
         at, end = 0, len(self._active)
         while at < end:
@@ -240,8 +240,9 @@ class TensorRTLLMScheduler:
                 break
             victim = self._active[last]
             for block in self._tables[victim]:
-                gone[block.id] = gone.get(block.id, 0) + 1
-                free += gone[block.id] == block.holders
+                if block is not BLANK:
+                    gone[block] = gone.get(block, 0) + 1
+                free += block is BLANK or gone[block] == block.holders
             paused.append(victim)
             end = last
         return fitting, paused
@@ -259,7 +260,7 @@ class TensorRTLLMScheduler:
         table = self._tables.get(request)
         return -(-self._asked(request) // self._size) - (self._shared(request, {}) if table is None else len(table))
 
-    def _next_step(self, request: Sequence, gone: Mapping[int, int]) -> int:
+    def _next_step(self, request: Sequence, gone: Mapping[Block, int]) -> int:
         """Return the blocks that a step takes: those of the whole prompt for its first part, none for the others."""
         if request not in self._tables:
             return -(-request.tokens // self._size) - self._shared(request, gone)
@@ -281,9 +282,9 @@ class TensorRTLLMScheduler:
             blocks.append(block)
         return blocks
 
-    def _shared(self, request: Sequence, gone: Mapping[int, int]) -> int:
+    def _shared(self, request: Sequence, gone: Mapping[Block, int]) -> int:
         """Return how many of those blocks others hold (reusableBlocksAllocated), without those who are paused."""
-        return sum(block.holders > gone.get(block.id, 0) for block in self._found(request))
+        return sum(block.holders > gone.get(block, 0) for block in self._found(request))
 
     def _first_new(self, request: Sequence) -> Key | None:
         """Return the first whole block of a prompt that is not there, None if all are."""
@@ -353,7 +354,9 @@ class TensorRTLLMScheduler:
 
     def _grow(self, request: Sequence, tokens: int) -> None:
         table = self._tables[request]
-        table += self.pool.take(max(0, -(-tokens // self._size) - len(table)))
+        lacking = max(0, -(-tokens // self._size) - len(table))
+        self.pool.take(lacking)
+        table += [BLANK] * lacking
 
     def _keep(self, request: Sequence) -> None:
         """Let the whole blocks of what is computed be found, unless the same were already."""
@@ -361,13 +364,13 @@ class TensorRTLLMScheduler:
             return
         table = self._tables[request]
         for number in range(request.computed // self._size):
-            block, end = table[number], (number + 1) * self._size
-            if block.key is None and self.pool.find(0, key := request.keys.of(end)) is None:
-                self.pool.keep(0, key, block, end)
+            end = (number + 1) * self._size
+            if table[number] is BLANK and self.pool.find(0, key := request.keys.of(end)) is None:
+                table[number] = self.pool.keep(0, key, BLANK, end)
 
     def _free(self, request: Sequence) -> None:
         self._keep(request)
-        self.pool.give_back(reversed(self._tables.pop(request)))
+        self.pool.give_back(self._tables.pop(request)[::-1])
 
     def finish(self, step: Scheduled) -> list[Sequence]:
         """Take in the tokens of a step that is done, and return the requests that end with them."""
