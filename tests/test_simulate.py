@@ -326,12 +326,13 @@ def test_searches_that_would_take_long_are_left_out_and_that_is_said(monkeypatch
 
 
 def test_work_counts_what_a_simulation_takes_its_time_for() -> None:
-    """Where steps cannot be jumped over, each token takes time, and where states are saved each group of layers."""
-    full, sliding, state = Group("full", 16, 0), Group("sliding", 16, 64), Group("state", 16, 0)
+    """Where requests are counted, their beginnings and ends take time, and each block that their answers fill."""
+    full, sliding, state = Group("full", 16, 0), Group("sliding", 16, 64), Group("state", 600, 0)
     summary = simulated([Request(0, 100, 200)] * 3, SMALL, CLOCK)
     assert work_of(summary, SMALL) == 3
-    assert work_of(summary, SMALL._replace(groups=(full, sliding))) == 3 * 200 // 3
-    assert work_of(summary, SMALL._replace(groups=(full, state, state, state))) == 3 * 200 * 4 // 8
+    assert work_of(summary, SMALL, closed=True) == 3 * 10 + 600 // 16 // 2
+    assert work_of(summary, SMALL._replace(groups=(full, sliding))) == 3 * 10 + 2 * (600 // 16) // 2
+    assert work_of(summary, SMALL._replace(groups=(state, state))) == 3 * 10 + 2 // 2
 
 
 def test_an_interval_rises_and_holds_its_figure() -> None:

@@ -244,7 +244,7 @@ def _answer(
     with _written(steps) as record:
         if record is not None:  # the same run again: the first one counts equal steps together
             play(begin(), settings, clock, record)
-    quick = work_of(summary, settings) <= SEARCHED
+    quick = work_of(summary, settings, closed=workload.closed) <= SEARCHED
     search = summary.refused < summary.requests and (quick if knee is None else knee)
     pressed = search and (summary.preemptions or summary.unfinished)
     units = f"{settings.usable_blocks:,} {settings.words.unit}"

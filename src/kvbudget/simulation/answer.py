@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
 PROMPTS_OF_WORK = 4096
 TOKENS_OF_WORK = 3
-VISITS_OF_WORK = 8
+BLOCKS_OF_WORK = 2
+WORK_OF_REQUEST = 10
 """What takes about as long as a request of the jumping loop, measured on searches: tokens computed there, tokens
-generated in the plain loop, tokens times groups of layers where states are saved."""
+generated in the loops of other policies, blocks of an answer where requests are counted; and how long its beginning and
+its end take there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,20 +145,24 @@ def bounds_of(
     return fast, slow
 
 
-def work_of(summary: Summary, settings: Settings) -> int:
+def work_of(summary: Summary, settings: Settings, *, closed: bool = False) -> int:
     """Return how long a simulation takes, in requests of the loop that jumps over steps.
 
-    That loop takes its time for each request and for long prompts; the plain one for each request of each step, and in
-    each group of layers where states are saved at the ends of blocks.
+    That loop takes its time for each request and for long prompts; the one that counts the requests that decode, for
+    the beginning and the end of each and for each block of its answer; those of other policies for each token.
+
+    Args:
+        summary: What came of it.
+        settings: What it ran with.
+        closed: Whether answers brought new requests, which the first loop does not know.
     """
     if not isinstance(settings, SchedulerSettings):
         return summary.generated_tokens // TOKENS_OF_WORK
-    if can_jump(settings):
-        return summary.requests + summary.preemptions + summary.scheduled_tokens // PROMPTS_OF_WORK
-    groups = settings.cache_groups
-    if settings.enable_prefix_caching and any(group.kind == "state" for group in groups):
-        return summary.generated_tokens * len(groups) // VISITS_OF_WORK
-    return summary.generated_tokens // TOKENS_OF_WORK
+    begun = summary.requests + summary.preemptions
+    if can_jump(settings) and not closed:
+        return begun + summary.scheduled_tokens // PROMPTS_OF_WORK
+    blocks = sum(summary.generated_tokens // group.block_size for group in settings.cache_groups)
+    return begun * WORK_OF_REQUEST + blocks // BLOCKS_OF_WORK
 
 
 def knee_of(
