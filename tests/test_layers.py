@@ -76,6 +76,9 @@ DOORS = {("model.model", "model.reader"), ("model.model", "model.what_if"), ("mo
 EDGES = ("cli", "cli_")
 """Where printing and click are at home."""
 
+ON_DEMAND = {"simulation.dask_backend": {"asyncio", "joblib"}}
+"""Modules that are made of an extra, which others import on use, and what they may load."""
+
 FILES = {
     "headers": "reads",
     "hub": "reads and writes",
@@ -293,16 +296,28 @@ def test_files_are_opened_at_the_edges(module: str) -> None:
 def test_light_at_import(module: str) -> None:
     """Importing a module loads no other package but click, at the edges, and nothing slow of Python's own."""
     allowed = set(sys.stdlib_module_names) | {PACKAGE} | (THIRD_PARTY if at_edge(module, EDGES) else set())
+    on_demand = ON_DEMAND.get(module, set())
     wrong = [
         f"line {item.line}: {item.target}"
         for item in imports(sources()[module])
         if item.at_import
+        and item.target.split(".")[0] not in on_demand
         and (
             item.target.split(".")[0] not in allowed
             or any(item.target == slow or item.target.startswith(f"{slow}.") for slow in SLOW)
         )
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("module", ON_DEMAND)
+def test_what_is_made_of_an_extra_is_imported_on_use(module: str) -> None:
+    eager = [
+        name
+        for name, tree in sources().items()
+        if any(item.at_import and f"{item.target}.".startswith(f"{PACKAGE}.{module}.") for item in imports(tree))
+    ]
+    assert eager == []
 
 
 LOADED = """
