@@ -10,6 +10,7 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from kvbudget.errors import InputError
 from kvbudget.simulation import compiled
 from kvbudget.simulation.clock import LATEST, NOTHING, SECOND, Batch, picoseconds, steps_until, too_late
 from kvbudget.simulation.counting import CountingScheduler
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 16
 """Steps that are recorded as one: the blocks of most caches change as often, and lengths hardly change in so few."""
+STANDING_STEPS, STANDING_LENGTHS = 10_000, 4
+"""Steps without a new token after which an engine is taken to stand still for ever, and as many again for each token of
+the longest request, which may have to be computed anew one by one: more than any engine takes that goes on."""
+
 ALONE = Request(0.0, 0, 0)
 """What stands for a request that shares nothing and is as urgent as others."""
 
@@ -181,6 +186,8 @@ class Engine:
         self._now = 0  # when the steps that are scheduled end
         self._done = 0  # when the next one is scheduled: when the last one ended whose tokens are known
         self._as_served = as_served
+        self._stood = 0  # steps since one computed a token for the first time
+        self._most_stood = STANDING_STEPS + STANDING_LENGTHS * settings.max_model_len
 
     def _sequence(self, index: int, request: Request) -> Sequence:
         result = self._result
@@ -314,6 +321,7 @@ class Engine:
 
     def _note(self, step: Scheduled, batch: Batch, begins: int) -> None:
         result, scheduler = self._result, self._scheduler
+        recomputed = result.recomputed_tokens
         for request, found in step.admitted:
             queried = request.tokens if self._settings.enable_prefix_caching else 0
             if request.preemptions:
@@ -329,6 +337,13 @@ class Engine:
             if start < request.reached:
                 result.recomputed_tokens += min(request.reached, request.computed) - start
             request.reached = max(request.reached, request.computed)
+        self._stood = 0 if batch.tokens > result.recomputed_tokens - recomputed else self._stood + 1
+        if self._stood > self._most_stood:
+            raise InputError(
+                f"The engine comes to no end: from {begins / SECOND:,.1f} s on, {len(scheduler.running):,} running and "
+                f"{len(scheduler.waiting):,} waiting requests take blocks from each other and none gets a new token; "
+                "give more blocks or a lower --max-num-seqs."
+            )
         for request in step.yields:
             if result.first_token[request.index] == NEVER:
                 result.first_token[request.index] = self._now
