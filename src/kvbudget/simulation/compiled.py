@@ -29,7 +29,7 @@ PARTS = (
     fast.those_left, fast.lasting, fast.loop, summary.halve, summary.add_rows,
 )  # fmt: skip
 """What is compiled; a function stands behind those that it calls."""
-LEAST_REQUESTS = 100_000
+LEAST_REQUESTS = 30_000
 """Requests from which on it is worth the second that loading numba and the compiled loop takes."""
 LEAST_LOADED = 2_000
 """The same once they are loaded, for the tables of the clock."""
