@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -116,6 +116,19 @@ def test_is_chosen_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "is_here", lambda: False)
     simulate(many, SMALL, clock)
     assert seen == [40, 40]
+
+
+def test_is_not_here_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling anew in each process would take longer than it saves; a numba that does not load is none."""
+
+    def njit(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    assert compiled.is_here()
+    monkeypatch.setattr("numba.njit", njit)
+    assert not compiled.is_here.__wrapped__()
+    monkeypatch.delattr("numba.njit")
+    assert not compiled.is_here.__wrapped__()
 
 
 def test_times_that_might_not_fit_are_left_to_plain_python() -> None:

@@ -47,9 +47,11 @@ def is_worth(result: Result, settings: SchedulerSettings, times: Clock) -> bool:
 
 @cache
 def is_here() -> bool:
-    """Return whether numba is installed (the extra ``kvbudget[fast]``) and can be loaded."""
+    """Return whether numba is installed (the extra ``kvbudget[fast]``), can be loaded and keeps what it compiles."""
     try:
-        import numba  # noqa: F401, PLC0415 - an extra, and slow to load
+        from numba import njit  # noqa: PLC0415 - an extra, and slow to load
+
+        njit(cache=True)(clock.wake)
     except Exception:  # noqa: BLE001 - whatever an installation that does not fit raises; plain Python needs none
         return False
     return True
