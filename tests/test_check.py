@@ -552,6 +552,20 @@ def test_a_fleet_is_held_against_so_many_engines(planned: int) -> None:
     assert limits_of(planned_load).preemptions_per_s == 0.02
 
 
+@pytest.mark.parametrize(
+    ("count", "finished", "ok"),
+    [(0, 1000, True), (5, 1000, False), (2, 1000, True), (300, 100_000, True), (5000, None, None), (0, None, True)],
+)
+def test_a_page_without_a_rate_is_held_against_the_preemptions_of_as_many_requests(
+    count: int, finished: int | None, ok: bool | None
+) -> None:
+    """Two thousand requests were planned to lose four caches: so many are no licence for any number of them."""
+    planned = expecting(plan(), preemptions=4, requests=2000, simulated_s=500, rate_per_s=4)
+    page = Metrics(source="page", engine="vllm", preemptions=count, finished=finished)
+    row = next(row for row in check(planned, None, page).rows if row.name == "preemptions")
+    assert (row.actual, row.ok) == (count, ok)
+
+
 def test_engines_of_one_page_are_held_one_by_one() -> None:
     """Eight data-parallel engines run thirty requests each, as each was planned to."""
     planned_load = expecting(plan(), **LOAD)

@@ -22,6 +22,9 @@ QUEUE = 5
 RUNNING = 1
 """Requests that may run beyond those that were planned."""
 
+MORE_PREEMPTIONS = 1.5
+"""Preemptions over the planned ones from which they are more than planned."""
+
 RATE_ROOM = 0.1
 """The share by which more requests may arrive than were planned."""
 
@@ -38,6 +41,7 @@ class Expected(NamedTuple):
         running_max: The most requests that run.
         waiting_max: The most requests that wait.
         preemptions_per_s: How often a request loses its part of the cache.
+        preemptions_each: How often one request of the workload does, on average.
         requests_per_s: How often one arrives.
         prompt_p50: The median prompt, in tokens.
         output_p50: The median answer, in tokens.
@@ -48,6 +52,7 @@ class Expected(NamedTuple):
     running_max: float | None
     waiting_max: float | None
     preemptions_per_s: float | None
+    preemptions_each: float | None
     requests_per_s: float | None
     prompt_p50: float | None
     output_p50: float | None
@@ -58,15 +63,16 @@ def expected_of(plan: Plan | None) -> Expected:
     found = plan.expectation if plan is not None else {}
     engines = (number_of(found, "engines") or _engines(plan)) if plan is not None else 1
     preemptions, rate = number_of(found, "preemptions_per_s"), number_of(found, "rate_per_s")
+    count, requests = number_of(found, "preemptions"), number_of(found, "requests")
     if preemptions is None:
-        count, seconds = number_of(found, "preemptions"), number_of(found, "simulated_s")
-        preemptions = count / seconds if count is not None and seconds and isfinite(count / seconds) else None
+        preemptions = _quotient(count, number_of(found, "simulated_s"))
     return Expected(
         kv_p95=_share(found, "p95"),
         kv_max=_share(found, "max"),
         running_max=number_of(found, "running", "max"),
         waiting_max=number_of(found, "waiting", "max"),
         preemptions_per_s=None if preemptions is None else preemptions / engines,
+        preemptions_each=_quotient(count, requests) if requests else _quotient(preemptions, rate),
         requests_per_s=None if rate is None else rate / engines,
         prompt_p50=number_of(found, "prompt_tokens", "p50"),
         output_p50=number_of(found, "output_tokens", "p50"),
@@ -75,7 +81,7 @@ def expected_of(plan: Plan | None) -> Expected:
 
 def preemptions_line(planned: float | None) -> float:
     """Return the preemptions a second of one engine above which they are more than planned; unplanned ones all are."""
-    return 0.0 if planned is None else max(1.5 * planned, planned + 0.01)
+    return 0.0 if planned is None else max(MORE_PREEMPTIONS * planned, planned + 0.01)
 
 
 def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
@@ -86,6 +92,12 @@ def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return float(value) if 0 <= value <= LARGEST else None
+
+
+def _quotient(part: float | None, whole: float | None) -> float | None:
+    """Return one figure by another, None where either is missing, or no number comes of them."""
+    found = part / whole if part is not None and whole else None
+    return found if found is not None and isfinite(found) else None
 
 
 def _share(found: Mapping[str, Any], end: str) -> float | None:

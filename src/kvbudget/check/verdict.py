@@ -7,11 +7,20 @@ cause in a sentence with the change to make. Preemptions come first: a card look
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.budgeting import LOADED
 from kvbudget.check.causes import causes
-from kvbudget.check.expected import QUEUE, RATE_ROOM, ROOM, RUNNING, expected_of, preemptions_line
+from kvbudget.check.expected import (
+    MORE_PREEMPTIONS,
+    QUEUE,
+    RATE_ROOM,
+    ROOM,
+    RUNNING,
+    expected_of,
+    preemptions_line,
+)
 from kvbudget.check.observation import Observation
 from kvbudget.check.settings import differences
 from kvbudget.errors import InputError
@@ -378,8 +387,20 @@ def _preemption_rows(expected: Expected, seen: Observation, metrics: Metrics | N
         wanted = _of_all(each, metrics)
         ok = rate <= preemptions_line(each) * metrics.engines
         yield Row("preemptions", PER_SECOND, wanted, wanted, wanted, rate, ok, where)
-        return
-    yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0 or bool(each), where)
+    elif not each:
+        yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0, where)
+    else:  # some were planned, and nobody knows in what time these came: so many requests have so many
+        wanted = _of_so_many(expected, metrics)
+        known = count == 0 or None if wanted is None else count <= ceil(MORE_PREEMPTIONS * wanted)
+        yield Row("preemptions", PLAIN, wanted, wanted, wanted, count, known, where)
+
+
+def _of_so_many(expected: Expected, metrics: Metrics | None) -> float | None:
+    """Return the preemptions that are planned for the requests that came so far, None where nobody counted them."""
+    each = expected.preemptions_each
+    if each is None or metrics is None or metrics.finished is None:
+        return None
+    return each * (metrics.finished + (metrics.running or 0.0) + (metrics.waiting or 0.0))
 
 
 def preemptions_of(seen: Observation, metrics: Metrics | None) -> float | None:
