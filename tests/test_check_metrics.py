@@ -90,6 +90,25 @@ def test_replicas_are_averaged_and_the_fullest_stands_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "engines", "blocks"),
+    [
+        ('num_gpu_blocks="200"', 2, 100),
+        ('num_gpu_blocks="200"', 1, 200),
+        ('num_gpu_blocks="200",block_size="16",kv_cache_size_tokens="1600"', 2, 100),
+        ('num_gpu_blocks="200",block_size="16",kv_cache_size_tokens="3200"', 2, 200),
+        ('num_gpu_blocks="None"', 2, None),
+    ],
+)
+def test_data_parallel_engines_tell_their_blocks_together(labels: str, engines: int, blocks: int | None) -> None:
+    """From 0.9 on the label has the sum over all engines of an address; the size in tokens says where it has not."""
+    text = "".join(
+        f'vllm:num_requests_running{{engine="{i}",model_name="m"}} 1\nvllm:cache_config_info{{engine="{i}",{labels}}} 1\n'
+        for i in range(engines)
+    )
+    assert read_metrics(text).config_number("num_gpu_blocks") == blocks
+
+
+@pytest.mark.parametrize(
     ("text", "engine"),
     [
         ("sglang:token_usage 0.4\nsglang:num_running_reqs 3\nsglang:max_total_num_tokens 4000\n", "sglang"),

@@ -28,6 +28,9 @@ MORE_PREEMPTIONS = 1.5
 RATE_ROOM = 0.1
 """The share by which more requests may arrive than were planned."""
 
+MOST_ENGINES = 1 << 16
+"""Data-parallel engines that a deployment may have."""
+
 LARGEST = 1e12
 """No figure of an expectation lies above it, and none below nothing."""
 
@@ -61,7 +64,7 @@ class Expected(NamedTuple):
 def expected_of(plan: Plan | None) -> Expected:
     """Return what a plan expects of each of its engines: a simulation counts those of all together."""
     found = plan.expectation if plan is not None else {}
-    engines = (number_of(found, "engines") or _engines(plan)) if plan is not None else 1
+    engines = (number_of(found, "engines") or engines_of(plan)) if plan is not None else 1
     preemptions, rate = number_of(found, "preemptions_per_s"), number_of(found, "rate_per_s")
     count, requests = number_of(found, "preemptions"), number_of(found, "requests")
     if preemptions is None:
@@ -105,7 +108,7 @@ def _share(found: Mapping[str, Any], end: str) -> float | None:
     return share if share is not None and share <= 1 else None
 
 
-def _engines(plan: Plan) -> int:
-    """Return the engines of one deployment, for a plan that does not say how many it simulated."""
+def engines_of(plan: Plan) -> int:
+    """Return the data-parallel engines of one deployment."""
     found = plan.choices.get("data_parallel_size")
-    return found if type(found) is int and found > 0 else 1
+    return found if type(found) is int and 0 < found <= MOST_ENGINES else 1

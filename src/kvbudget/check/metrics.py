@@ -284,8 +284,31 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
 
 
 def poorest(configs: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the configuration of the engine with the fewest blocks."""
-    return min(configs, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
+    """Return the configuration of the engine with the fewest blocks, which are its own.
+
+    Data-parallel engines behind one address all tell the blocks of all of them together, as vLLM adds them up from 0.9
+    on (v1/engine/core_client.py: "Sum num_gpu_blocks from all engines in DP case"); the size in tokens, where it is
+    told, is one engine's.
+    """
+    engines: dict[tuple[str | None, ...], set[str | None]] = {}
+    for labels in configs:
+        engines.setdefault(_address(labels), set()).add(labels.get("engine"))
+    own = [_of_one(labels, len(engines[_address(labels)])) for labels in configs]
+    return min(own, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
+
+
+def _address(labels: Mapping[str, str]) -> tuple[str | None, ...]:
+    return labels.get("job"), labels.get("instance")
+
+
+def _of_one(labels: Mapping[str, str], engines: int) -> Mapping[str, str]:
+    """Return a configuration with the blocks of one of so many engines."""
+    blocks, size, tokens = (
+        _finite(labels.get(name, "")) for name in ("num_gpu_blocks", "block_size", "kv_cache_size_tokens")
+    )
+    if engines == 1 or not blocks or (size and blocks * size == tokens):
+        return labels
+    return {**labels, "num_gpu_blocks": f"{blocks // engines:.0f}"}
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
