@@ -287,6 +287,11 @@ def refused(*lines: str) -> Check:
 
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+WORDS_OF_THE_POOL = "Available KV cache memory: 55.69 GiB"
+WARM_UP = (
+    "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering "
+    "`max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
+)
 SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 seconds"
 
 
@@ -372,6 +377,16 @@ SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 second
             ),
             "the cache holds 23,648",
             "Raise --gpu-memory-utilization, or lower --max-model-len to 23648",
+        ),
+        (
+            ("Model loading took 14.99 GiB memory and 3.1 seconds", WARM_UP),
+            "sampling for 1,024 requests at once does not fit",
+            "Lower --max-num-seqs",
+        ),
+        (
+            ("Model loading took 14.99 GiB memory and 3.1 seconds", WORDS_OF_THE_POOL, WARM_UP),
+            "the pool left no room",
+            "Lower --gpu-memory-utilization by some hundredths, or --max-num-seqs",
         ),
         (
             ("AssertionError: Error in memory profiling. Initial free memory 1, current free memory 2.",),

@@ -591,6 +591,41 @@ def test_data_parallel_engines_are_one_start() -> None:
     assert (seen.starts, len(seen.terms["available_kv_cache_memory"])) == (1, 2)
 
 
+def test_a_replica_that_starts_when_another_serves_is_no_other_start() -> None:
+    version = (0, 28, 0)
+    lines = start_up(version, FIGURES, ARGS)
+    second = [line.replace("EngineCore ", "EngineCore_DP1 ") for line in lines[2:]]
+    assert read_log([*(line.replace("EngineCore ", "EngineCore_DP0 ") for line in lines), *second]).starts == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "blocks"),
+    [
+        (["vllm cache_config_info with initialization after num_gpu_blocks is: 27630"], [27630]),
+        (["Engine 000: vllm cache_config_info with initialization after num_gpu_blocks is: 27630"], [27630]),
+        (
+            [
+                f"Engine 00{i}: vllm cache_config_info with initialization after num_gpu_blocks is: 27630"
+                for i in (0, 1)
+            ],
+            [13815, 13815],
+        ),
+        (["2 Engines: vllm cache_config_info with initialization after num_gpu_blocks is: 27630"], []),
+        (
+            [
+                "Overriding num_gpu_blocks=9000 with num_gpu_blocks_override=129",
+                "Engine 000: vllm cache_config_info with initialization after num_gpu_blocks is: 129",
+            ],
+            [129],
+        ),
+    ],
+)
+def test_blocks_that_the_server_tells(lines: list[str], blocks: list[int]) -> None:
+    """From 0.9 to 0.11 vLLM prints them, every data-parallel engine those of all together."""
+    seen = read_log([prefix((0, 10, 2), "APIServer") + line for line in lines])
+    assert [figure.value for figure in seen.terms.get("num_gpu_blocks", ())] == blocks
+
+
 @pytest.mark.parametrize(
     ("before", "phase"),
     [

@@ -470,6 +470,11 @@ def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
         return "the log does not show how far the engine had come.", f"{either} The log from its start on tells."
     if refusal.phase == LOADING:
         return "the weights do not fit.", "Use more GPUs (-tp) or smaller weights; no fraction helps."
+    if refusal.phase == PROFILING and "requests" in refusal.figures:
+        return (
+            f"sampling for {refusal.figures['requests']:,.0f} requests at once does not fit beside the weights.",
+            "Lower --max-num-seqs, or use more GPUs (-tp) or smaller weights.",
+        )
     if refusal.phase == PROFILING:
         return (
             "the largest batch does not fit beside the weights.",

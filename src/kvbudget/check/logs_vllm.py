@@ -160,6 +160,13 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(" blocks: ", PATTERNS["gpu_blocks"], {"blocks": ("num_gpu_blocks", COUNT)}, phase=CAPTURING),
     Row(
+        "after num_gpu_blocks is",
+        rf"(?:(?P<device>Engine \d{{1,5}}): )?(?<! Engines: ){PATTERNS['all_blocks']}",
+        {"all_blocks": ("all_blocks", COUNT)},
+        phase=CAPTURING,
+        per_device=True,
+    ),
+    Row(
         "num_gpu_blocks_override=",
         r"Overriding num_gpu_blocks=[0-9]{1,15} with num_gpu_blocks_override=(?P<blocks>[0-9]{1,15})",
         {"blocks": ("num_gpu_blocks", COUNT)},
@@ -263,6 +270,12 @@ ROWS: tuple[Row, ...] = (
         refusal="out_of_memory",
         errors={"asked": SIZED, "capacity": SIZED, "unused": SIZED, "own": SIZED},
         anyones=True,
+    ),
+    Row(
+        "out of memory occurred",
+        PATTERNS["warm_up_out_of_memory"],
+        refusal="out_of_memory",
+        errors={"requests": COUNT},
     ),
     Row(
         "out of memory",
