@@ -257,6 +257,13 @@ def test_a_patch_release_is_the_same_version() -> None:
     assert check(plan(), log((0, 19, 1))).settings == ()
 
 
+def test_a_version_whose_rules_are_not_known_is_another_one() -> None:
+    version = next(item for item in check(plan(), log((0, 6, 6))).findings if item.name == "version")
+    assert version.drift
+    assert "the server runs 0.6.6, and the rules of one of them are not known" in version.cause
+    assert "Nothing can be planned for it" in version.change
+
+
 @pytest.mark.parametrize(("typed", "alike"), [("auto", True), ("bfloat16", True), ("fp8", False)])
 def test_cache_types(typed: str, alike: bool) -> None:
     found = check(plan(), log(args={**ARGS, "kv_cache_dtype": typed}))

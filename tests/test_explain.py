@@ -325,8 +325,8 @@ LINES = {
         "1.49 % larger",
     ),
     (
-        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering "
-        "`max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try "
+        "lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
     ): ("warm_up_out_of_memory", "no room for 1,024 requests at once"),
     (
         "Memory profiling results: total_gpu_memory=23.58GiB initial_memory_usage=15.34GiB peak_torch_memory=17.06GiB "
@@ -419,7 +419,7 @@ LINES = {
     "[TensorRT-LLM][INFO] Allocate 64424509440 bytes for k/v cache.": ("trtllm_cache", "60.00 GiB of KV"),
     "[TensorRT-LLM][INFO] Using 491520 tokens in paged KV cache.": ("trtllm_tokens", "491,520 tokens of KV"),
     (
-        'time=2025-01-01T10:00:00Z level=INFO source=memory.go:356 msg=offload library=cuda layers.requested=-1 memory.required.kv="1.0 GiB" '
+        'level=INFO source=memory.go:356 msg=offload library=cuda layers.requested=-1 memory.required.kv="1.0 GiB" '
         'memory.weights.total="4.3 GiB" memory.graph.full="560.0 MiB" memory.graph.partial="677.5 MiB"'
     ): ("ollama_offload", "1.0 GiB for the KV cache"),
 }

@@ -523,7 +523,7 @@ def _version_words(item: Difference) -> tuple[str, bool]:
     try:
         old, new = (facts.rules(facts.parse_version(str(text))) for text in (item.plan, item.actual))
     except InputError:
-        return f"{words}.", True
+        return f"{words}, and the rules of one of them are not known: the terms may differ for that alone.", True
     changed = []
     if old.graphs_in_budget != new.graphs_in_budget:
         inside = "counts" if new.graphs_in_budget else "does not count"
@@ -542,6 +542,10 @@ def _version_words(item: Difference) -> tuple[str, bool]:
 
 
 def _again(plan: Plan | None, item: Difference) -> str:
+    try:
+        facts.parse_version(str(item.actual))
+    except InputError:
+        return "Nothing can be planned for it; without a plan, kvbudget check --log FILE says what it took."
     model = plan.document["model"]["name"] if plan is not None else "MODEL"
     return f"Plan again: kvbudget fit {model} … --engine-version {item.actual} --save-plan FILE."
 

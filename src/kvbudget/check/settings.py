@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.check.observation import Place, Said
 from kvbudget.deployment import Deployment, flag
 from kvbudget.engines import vllm
-from kvbudget.errors import InputError, KvbudgetError
-from kvbudget.facts import vllm as facts
+from kvbudget.errors import KvbudgetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,16 +147,18 @@ def _default(name: str, plan: Plan, seen: Observation) -> Any:  # noqa: ANN401 -
 def _version_difference(plan: Plan, seen: Observation) -> Difference | None:
     if seen.version is None or seen.engine != "vllm":
         return None
-    try:
-        runs = facts.parse_version(str(seen.version.value))
-        made_for = facts.parse_version(plan.engine_version)
-    except InputError:
-        return None
-    if runs[:2] == made_for[:2]:
+    runs, made_for = (_minor(text) for text in (seen.version.value, plan.engine_version))
+    if runs is None or made_for is None or runs == made_for:
         return None
     return Difference(
         "engine_version", plan.engine_version, str(seen.version.value), missing=False, place=str(seen.version.place)
     )
+
+
+def _minor(version: object) -> tuple[int, int] | None:
+    """Return major and minor of any version, those whose rules are not known included; None where it is none."""
+    found = re.match(r"v?(\d{1,4})\.(\d{1,4})(?!\d)", str(version))
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _alike(name: str, planned: object, actual: object) -> bool:
