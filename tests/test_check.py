@@ -82,6 +82,9 @@ def log(
     return read_log(start_up(version, {**MEASURED, **figures}, ARGS if args is None else args), "engine.log")
 
 
+NGRAM = {"method": "ngram", "num_speculative_tokens": 4}
+
+
 def names(found: Check) -> list[str]:
     return [finding.name for finding in found.findings]
 
@@ -173,6 +176,14 @@ def test_a_pool_outside_the_interval(available: float) -> None:
     assert row.ok == (row.low - 0.005 * GIB <= available * GIB <= row.high + 0.005 * GIB)
 
 
+def test_a_refusal_of_what_was_planned_to_fit_does_not_explain_itself() -> None:
+    """The pool is smaller than planned, and a shorter length only hides why."""
+    refusal = {"needed": 16.0, "fits": 20480, "available": 10.0}
+    found = check(plan(), log(**refusal))
+    assert names(found) == ["refused:cache_too_small", "pool"]
+    assert "GiB less than planned" in found.findings[1].cause
+
+
 def test_a_pool_that_nothing_explains() -> None:
     """The log of vLLM 0.9 has the pool and none of its parts."""
     short = check(plan(engine_version="0.9.2"), log((0, 9, 2), available=50.0, tokens=409_600, concurrency=50.0))
@@ -227,6 +238,39 @@ def test_a_flag_with_another_value() -> None:
     found = check(plan(), log(args={**ARGS, "max_num_seqs": 256}))
     (item,) = found.settings
     assert (item.plan, item.actual, item.missing) == (1024, 256, False)
+
+
+@pytest.mark.parametrize(
+    ("planned", "typed", "differ"),
+    [
+        ({"quantization": "fp8"}, {}, ["quantization"]),
+        ({"quantization": "fp8"}, {"quantization": "fp8"}, []),
+        ({"quantization": "awq"}, {"quantization": "awq_marlin"}, []),
+        ({}, {"quantization": "fp8"}, ["quantization"]),
+        ({"dtype": "bfloat16"}, {}, []),  # the model's own
+        ({"dtype": "float16"}, {"dtype": "half"}, []),
+        ({"dtype": "float16"}, {}, ["dtype"]),
+        ({"enable_lora": True, "max_loras": 4}, {}, ["enable_lora"]),
+        ({"enable_lora": True, "max_loras": 4}, {"enable_lora": True}, ["max_loras"]),
+        ({"enable_lora": True}, {"enable_lora": True, "max_loras": 1, "dtype": "auto"}, []),
+        ({}, {"enable_lora": True}, ["enable_lora"]),
+        ({}, {"enable_lora": False, "speculative_config": None, "quantization": None, "dtype": "auto"}, []),
+        ({"speculative_config": NGRAM}, {}, ["speculative_config"]),
+        ({"speculative_config": NGRAM}, {"speculative_config": NGRAM | {"prompt_lookup_max": 4}}, []),
+        ({"speculative_config": NGRAM}, {"speculative_config": {"method": "eagle3"}}, ["speculative_config"]),
+        ({}, {"speculative_config": NGRAM}, ["speculative_config"]),
+        ({"async_scheduling": False}, {}, ["async_scheduling"]),
+        ({"async_scheduling": True}, {}, []),  # the version's default
+    ],
+)
+def test_what_moves_the_terms_is_compared_by_what_was_asked_for(
+    planned: dict[str, Any], typed: dict[str, Any], differ: list[str]
+) -> None:
+    document = plan().document
+    other = Plan(path="", document={**document, "deployment": {**document["deployment"], **planned}})
+    found = check(other, log(args={**ARGS, **typed}))
+    assert [item.name for item in found.settings] == differ
+    assert found.verdict == (DRIFT if differ else HEALTHY)
 
 
 def test_a_pool_that_the_plan_does_not_fix() -> None:

@@ -175,7 +175,7 @@ def _all(
     yield from _smallest_rank(seen)
     terms = tuple(_terms(plan, rows, differing))
     yield from terms
-    yield from _pool(plan, rows, explained=bool(terms or differing or seen.refusals))
+    yield from _pool(plan, rows, explained=bool(terms or differing))
     yield from _prefix_cache(seen, metrics)
 
 
@@ -502,7 +502,7 @@ def _settings(plan: Plan | None, differing: Sequence[Difference]) -> Iterator[Fi
             continue
         name = flag(item.name)
         if item.missing:
-            runs = "" if item.actual is None else f", which runs with {item.actual}"
+            runs = "" if item.actual is None or isinstance(item.actual, bool) else f", which runs with {item.actual}"
             words = f"{typed(item)} of the plan is missing on the server{runs}."
         else:
             words = f"{item.name}: the plan has {'none' if item.plan is None else item.plan}, the server {item.actual}."

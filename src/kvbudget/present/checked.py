@@ -20,6 +20,9 @@ MARKS = {True: "ok", False: "✗", None: ""}
 
 MAX_NAMES = 4
 
+LONGEST_VALUE = 24
+"""Characters of a choice's value in a table of 80; the causes have it whole."""
+
 
 def check_document(found: Check, command: str = "") -> Document:
     """Return the whole report.
@@ -194,7 +197,11 @@ def _value(value: object) -> str:
         return "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float) else str(value)[:40]
+    return f"{value:g}" if isinstance(value, float) else _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _findings(found: Check) -> Block | None:
