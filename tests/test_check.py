@@ -618,6 +618,16 @@ def test_a_fleet_is_held_against_so_many_engines(planned: int) -> None:
     assert limits_of(planned_load).preemptions_per_s == 0.02
 
 
+@pytest.mark.parametrize(("most", "verdict"), [(0.0, HEALTHY), (0.029, HEALTHY), (0.06, DRIFT)])
+def test_an_hour_of_preemptions_is_not_lost_in_the_mean_of_a_day(most: float, verdict: str) -> None:
+    planned = expecting(plan(), **LOAD, preemptions_per_s=0.02)
+    found = check(planned, None, fleet(1, preemptions=400, preemptions_per_s=0.005, preemptions_per_s_max=most))
+    assert found.verdict == verdict
+    (finding,) = found.findings
+    assert (finding.name, finding.drift) == ("preemptions", verdict == DRIFT)
+    assert most == 0 or f"0.005 per s and up to {most:.2g} of one engine" in finding.cause
+
+
 @pytest.mark.parametrize(
     ("count", "finished", "ok"),
     [(0, 1000, True), (5, 1000, False), (2, 1000, True), (300, 100_000, True), (5000, None, None), (0, None, True)],

@@ -412,7 +412,7 @@ VALUES: dict[str, list[float]] = {
     "max(max_over_time(vllm:num_requests_running": [12, 22],
     "avg(vllm:num_requests_waiting": [0, 2],
     "max(max_over_time(vllm:num_requests_waiting": [0, 7],
-    "sum(rate(vllm:num_preemptions_total": [0, 0.5],
+    "max(rate(vllm:num_preemptions_total": [0, 0.5],
 }
 SCALARS = {
     "avg(quantile_over_time(0.95, vllm:kv_cache_usage_perc": 0.7,

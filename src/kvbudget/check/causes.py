@@ -183,13 +183,16 @@ def _all(
 
 
 def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]) -> Iterator[Finding]:
-    row = next((row for row in rows if row.name == "preemptions"), None)
-    if row is None or not row.actual:
+    found = [row for row in rows if row.name.startswith("preemptions")]
+    row = next((row for row in found if row.ok is False), found[0] if found else None)
+    if row is None or not any(row.actual for row in found):
         return
-    count = metrics.preemptions if metrics is not None and metrics.preemptions else seen.preemptions or row.actual
+    count = metrics.preemptions if metrics is not None and metrics.preemptions else seen.preemptions or row.actual or 0
     of = f" for {metrics.finished:,.0f} finished requests" if metrics is not None and metrics.finished else ""
     rate = metrics.preemptions_per_s if metrics is not None else None
     often = f", {rate:.2g} per s" if rate else ""
+    peak = metrics.preemptions_per_s_max if metrics is not None else None
+    often += f" and up to {peak:.2g} of one engine" if rate and peak else ""
     most = max((row.actual or 0 for row in rows if row.name.startswith("running")), default=0)
     flags = _flags(seen, metrics)
     words = f"{count:,.0f} {flags.events[count != 1]}{of}{often}: {flags.meaning}"

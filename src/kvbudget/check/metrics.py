@@ -104,7 +104,7 @@ class Metrics:
         waiting_max: The most of one engine.
         preemptions: Requests that lost their cache since the start, or in the range.
         preemptions_per_s: Their rate, None where the time is not known.
-        preemptions_per_s_max: The highest of a range.
+        preemptions_per_s_max: The highest of one engine over some minutes of a range.
         finished: Requests finished in the same time.
         requests_per_s: Their rate.
         seconds: The time that the counts cover: since the process began, of a range as much as has engines.

@@ -387,6 +387,9 @@ def _preemption_rows(expected: Expected, seen: Observation, metrics: Metrics | N
         wanted = _of_all(each, metrics)
         ok = rate <= preemptions_line(each) * metrics.engines
         yield Row("preemptions", PER_SECOND, wanted, wanted, wanted, rate, ok, where)
+        most = metrics.preemptions_per_s_max
+        if most is not None:  # an hour of them is lost in the mean of a day; an alert sees it
+            yield Row("preemptions, max", PER_SECOND, each, each, each, most, most <= preemptions_line(each), where)
     elif not each:
         yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0, where)
     else:  # some were planned, and nobody knows in what time these came: so many requests have so many
