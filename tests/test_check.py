@@ -745,6 +745,16 @@ def test_reports(name: str) -> None:
     compare(f"check_{name}.txt", as_text(check_document(found, command)))
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_command_that_is_wrapped_is_one_command(width: int) -> None:
+    words = ["kvbudget", "simulate", "a plan.json", "--rate", "0.48", *(f'--option-{i}="{i}"' for i in range(9))]
+    text = as_text(check_document(check(None, recorded("vllm_0.32_preempting.log")), shlex.join(words)), width)
+    command = text[text.index("  kvbudget simulate") :].partition("\n\n")[0]
+    assert all(len(line) <= width for line in command.splitlines())
+    assert shlex.split(command.replace("\\\n", " ")) == words
+    assert command.count("\\\n") == command.count("\n")
+
+
 def test_one_source_has_no_column() -> None:
     """Where every figure was read in one place, the lead has said it."""
     text = as_text(check_document(check(None, None, read_metrics(page("after"), "after.txt"))))

@@ -215,7 +215,7 @@ def _findings(found: Check) -> Block | None:
 
 
 def _again(command: str) -> Block | None:
-    return Block(heading="Plan again with what was measured", lines=(f"  {command}",)) if command else None
+    return Block(heading="Plan again with what was measured", command=command) if command else None
 
 
 def _notes(found: Check) -> Block | None:
