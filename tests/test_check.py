@@ -766,7 +766,17 @@ def test_a_page_on_which_nothing_is_judged() -> None:
     """llama.cpp counts no preemptions: the column of marks is empty."""
     found = check(None, None, read_metrics("llamacpp:requests_processing 2\nllamacpp:requests_deferred 3\n"))
     assert found.verdict == CANNOT_TELL
-    assert "running, now, requests       2\n" in as_text(check_document(found))
+    text = as_text(check_document(found))
+    assert "running, now, requests       2\n" in text
+    assert "these metrics count no preemptions" in text
+
+
+def test_requests_that_wait_for_room_where_none_is_preempted() -> None:
+    """TensorRT-LLM keeps room for whole answers, and counts no preemptions."""
+    text = "trtllm_kv_cache_utilization 0.97\ntrtllm_num_requests_running 3\ntrtllm_num_requests_waiting 9\n"
+    (finding,) = check(None, None, read_metrics(text)).findings
+    assert "they wait for room in it" in finding.cause
+    assert "--free_gpu_memory_fraction" in finding.change
 
 
 def test_markdown_report() -> None:

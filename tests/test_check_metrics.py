@@ -113,6 +113,9 @@ def test_data_parallel_engines_tell_their_blocks_together(labels: str, engines: 
     [
         ("sglang:token_usage 0.4\nsglang:num_running_reqs 3\nsglang:max_total_num_tokens 4000\n", "sglang"),
         ("llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n", "llama.cpp"),
+        ("trtllm_kv_cache_utilization 0.4\ntrtllm_num_requests_running 3\n", "tensorrt-llm"),
+        ('lmdeploy:gpu_cache_usage_perc 0.4\nlmdeploy:num_requests_running{model_name="m"} 3\n', "lmdeploy"),
+        ("tgi_batch_current_size 3\ntgi_queue_size 1\n", "tgi"),
     ],
 )
 def test_other_engines(text: str, engine: str) -> None:
@@ -122,7 +125,8 @@ def test_other_engines(text: str, engine: str) -> None:
 
 
 def test_names_are_rows_of_their_engine() -> None:
-    starts = {"vllm": "vllm:", "sglang": "sglang:", "llama.cpp": "llamacpp:"}
+    starts = {"vllm": "vllm:", "sglang": "sglang:", "llama.cpp": "llamacpp:", "tensorrt-llm": "trtllm_"}
+    starts |= {"lmdeploy": "lmdeploy:", "tgi": "tgi_"}
     assert all(name.startswith(starts[row.engine]) for row in METRIC_NAMES for name in row.names)
     assert len({(row.meaning, row.engine) for row in METRIC_NAMES}) == len(METRIC_NAMES)
 

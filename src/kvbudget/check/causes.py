@@ -9,10 +9,12 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvbudget.check.metrics import names_of
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, UNSEEN
 from kvbudget.check.settings import typed
 from kvbudget.deployment import flag
 from kvbudget.errors import InputError
+from kvbudget.facts import metric_names
 from kvbudget.facts import vllm as facts
 from kvbudget.units import GIB, gib
 
@@ -76,7 +78,7 @@ class _Flags(NamedTuple):
 
 _LOST = "the cache was full, running requests lost their part of it, and it was computed again."
 
-_FLAGS: Mapping[str, _Flags] = {
+_FLAGS: dict[str, _Flags] = {
     "vllm": _Flags(
         "--max-num-seqs", UTILIZATION, "--kv-cache-dtype fp8, more GPUs", ("preemption", "preemptions"), _LOST
     ),
@@ -93,6 +95,18 @@ _FLAGS: Mapping[str, _Flags] = {
         "-ctk q8_0 -ctv q8_0",
         ("failed search for room in the cache", "failed searches for room in the cache"),
         "each time the batch was halved and tried again; where not one token had room, a request ended.",
+    ),
+}
+
+_FLAGS |= {
+    "tensorrt-llm": _FLAGS["vllm"]._replace(
+        at_once="--max_batch_size", pool="--free_gpu_memory_fraction", others="kv_cache_config.dtype fp8, more GPUs"
+    ),
+    "lmdeploy": _FLAGS["vllm"]._replace(
+        at_once="--max-batch-size", pool="--cache-max-entry-count", others="--quant-policy 8, more GPUs"
+    ),
+    "tgi": _FLAGS["vllm"]._replace(
+        at_once="--max-concurrent-requests", pool="--cuda-memory-fraction", others="--kv-cache-dtype, more GPUs"
     ),
 }
 
@@ -209,13 +223,18 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
     usage = seen.load.kv_usage
     most = metrics.kv_usage_max or 0.0 if metrics is not None else 0.0
     waits = max(metrics.waiting or 0.0, metrics.waiting_max or 0.0) if metrics is not None else 0.0
-    fewer = _flags(seen, metrics).at_once
+    flags = _flags(seen, metrics)
+    fewer = flags.at_once
     if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and waits:
+        counts = bool(names_of(metric_names.PREEMPTIONS, metrics.engine))
+        follows = "preemptions are near" if counts else "they wait for room in it"
         yield Finding(
             "near",
             f"The cache is up to {100 * most:.0f} % full and {waits:,.0f} request"
-            f"{'s wait' if waits > 1 else ' waits'}: preemptions are near.",
-            f"Fewer at once (a lower {fewer}) or more cache prevents them; --watch 10 counts them.",
+            f"{'s wait' if waits > 1 else ' waits'}: {follows}.",
+            f"Fewer at once (a lower {fewer}) or more cache prevents them; --watch 10 counts them."
+            if counts
+            else f"Give the cache more: a higher {flags.pool}, {flags.others}; or send less.",
             drift=False,
             place=metrics.source,
         )

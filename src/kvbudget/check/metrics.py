@@ -91,7 +91,7 @@ class Metrics:
 
     Args:
         source: The address or file.
-        engine: "vllm", "sglang", "llama.cpp".
+        engine: "vllm", "sglang", "llama.cpp", "tensorrt-llm", "lmdeploy", "tgi".
         over_time: Whether they are those of a range, and not of a moment.
         models: Names of what is served.
         engines: How many engines there are (data-parallel replicas, pods), of a range in the mean.
@@ -180,7 +180,11 @@ def read_metrics(text: str, source: str = "metrics", now: float | None = None) -
         by_name.setdefault(sample.name, []).append(sample)
     engine = next((row.engine for row in facts.METRIC_NAMES if _found(by_name, row.names)), None)
     if engine is None:
-        what = "has no metric of a known engine (vllm:…, sglang:…, llamacpp:…)" if text.strip() else "is empty"
+        what = (
+            "has no metric of a known engine (vllm:…, sglang:…, llamacpp:…, trtllm_…, lmdeploy:…, tgi_…)"
+            if text.strip()
+            else "is empty"
+        )
         raise InputError(f"{shown(source)} {what}; give an engine's own /metrics.")
     started = [sample.value for sample in by_name.get(facts.STARTED, ()) if sample.value > 0]
     seconds = now - min(started) if now is not None and started and now > min(started) else None

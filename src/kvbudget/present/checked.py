@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from kvbudget.check.verdict import Check, Row
 
 VERDICTS = {HEALTHY: "AS PLANNED", DRIFT: "DRIFT", CANNOT_TELL: "CANNOT TELL"}
-ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "": "no engine"}
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "": "no engine"} | {
+    "tensorrt-llm": "TensorRT-LLM",
+    "lmdeploy": "LMDeploy",
+    "tgi": "TGI",
+}
 MARKS = {True: "ok", False: "✗", None: ""}
 
 MAX_NAMES = 4
@@ -65,6 +69,8 @@ def _lead(found: Check) -> Iterator[str]:
     if found.plan is None and found.verdict != CANNOT_TELL:
         calm = "See the causes." if found.findings else "Nothing is alarming."
         yield calm if found.verdict == HEALTHY else "There is no plan to compare with; see the causes."
+    elif found.verdict == CANNOT_TELL and found.metrics is not None:
+        yield "Nothing that was read can be compared: these metrics count no preemptions, and plans are of vLLM."
     elif found.verdict == CANNOT_TELL:
         yield "Nothing that was read can be compared; give MODEL or plan.json, a start-up log, or --metrics."
     elif wrong:
