@@ -372,6 +372,9 @@ def _lesson(found: Check) -> tuple[dict[str, float], str]:
         )
     figures = {name: seen.largest(name) for name in PARTS}
     terms = {name: figure.value for name, figure in figures.items() if figure is not None}
+    both, weights = seen.largest("consumed"), seen.largest("weights")
+    if both is not None and weights is not None and both.value >= weights.value:  # since 0.27 one figure for two parts
+        terms.setdefault("non_torch", both.value - weights.value)
     when = f"{seen.first_time} (start {seen.starts})" if seen.starts > 1 else seen.first_time
     said = (when or str(sorted(terms.items())), seen.model.value if seen.model else "", seen.instance)
     return terms, " ".join(map(str, filter(None, said)))
