@@ -71,6 +71,17 @@ def test_recorded_statistics() -> None:
     assert load.prefix_hit_rate == 0.0
 
 
+def test_engines_that_print_one_line_together_are_told_as_one() -> None:
+    """Running, waiting and tokens are of all, the cache's use is the mean (v1/metrics/loggers.py)."""
+    line = (
+        "4 Engines Aggregated: Avg prompt throughput: 100.0 tokens/s, Avg generation throughput: 50.0 tokens/s, "
+        "Running: 22 reqs, Waiting: 2 reqs, GPU KV cache usage: 35.0%, Prefix cache hit rate: 10.0%"
+    )
+    load = read_log([line, "4 Engines Aggregated: Running: 8 reqs, Waiting: 0 reqs, GPU KV cache usage: 5.0%"]).load
+    assert (load.running.largest, load.waiting.largest, load.kv_usage.largest) == (5.5, 0.5, 35.0)
+    assert (load.prompt_throughput.largest, load.prefix_hit_rate) == (25, 10)
+
+
 def test_v1_cannot_say_whether_it_preempted() -> None:
     assert read_log(recorded("vllm_0.32_preempting.log")).preemptions is None
 

@@ -323,7 +323,7 @@ class _Engine:
     def _count(self, row: Row, groups: Mapping[str, str], process: str) -> None:
         """Take in a line of statistics; several are counted together, which is much faster than one by one."""
         self._forget_load()
-        self.samples.append(groups)
+        self.samples.append(_of_each(groups) if groups.get("engines") else groups)
         if len(self.samples) >= BATCH:
             self._count_samples()
         if row.tells_preemptions and not self.preemptions:
@@ -466,6 +466,13 @@ def _numbers(texts: list[str]) -> list[float]:
         return [float(text) for text in texts if text]
     except ValueError:
         return [number for text in texts if (number := _number(text)[0]) is not None]
+
+
+def _of_each(groups: Mapping[str, str]) -> Mapping[str, str]:
+    """Return statistics of several engines together as those of one of them, in the mean."""
+    engines = max(1, int(groups["engines"]))
+    counts = {name: _number(groups[name])[0] for name in ("running", "waiting", "prompt", "generation")}
+    return {**groups, **{name: f"{count / engines:g}" for name, count in counts.items() if count is not None}}
 
 
 def _size(text: str, unit: str) -> float | None:

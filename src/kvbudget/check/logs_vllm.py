@@ -208,7 +208,7 @@ ROWS: tuple[Row, ...] = (
     Row("Prefix cache hit rate: GPU", rf"Prefix cache hit rate: GPU: (?P<hits>{_NUMBER})%", stats=True, phase=SERVING),
     Row(
         "Waiting: ",
-        rf"(?:{_THROUGHPUT})?Running: (?P<running>{_REQUESTS}) reqs, Waiting: (?P<waiting>{_REQUESTS}) reqs,"
+        rf"(?:(?P<engines>[0-9]{{1,5}}) Engines Aggregated: )?(?:{_THROUGHPUT})?Running: (?P<running>{_REQUESTS}) reqs, Waiting: (?P<waiting>{_REQUESTS}) reqs,"
         rf".{{0,400}}?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%(?:, Prefix cache hit rate: (?P<hits>{_NUMBER})%)?",
         stats=True,
         phase=SERVING,
