@@ -184,6 +184,18 @@ def test_a_refusal_of_what_was_planned_to_fit_does_not_explain_itself() -> None:
     assert "GiB less than planned" in found.findings[1].cause
 
 
+@pytest.mark.parametrize(("available", "ok"), [(-2.14, True), (0.0, True), (8.11, False)])
+def test_a_plan_that_leaves_nothing_for_the_cache(available: float, ok: bool) -> None:
+    """vLLM prints by how much the rest exceeds the budget; to a plan nothing is left, and that is the same."""
+    full = plan(engine_version="0.9.2", gpu_memory_utilization=0.2, max_model_len=128)
+    found = check(
+        full, log((0, 9, 2), ARGS | {"max_model_len": 4096, "gpu_memory_utilization": 0.2}, available=available)
+    )
+    (row,) = [row for row in found.rows if row.name == "available KV"]
+    assert (row.plan, row.ok) == (0, ok)
+    assert ("pool" in names(found)) == (not ok)
+
+
 def test_a_pool_that_nothing_explains() -> None:
     """The log of vLLM 0.9 has the pool and none of its parts."""
     short = check(plan(engine_version="0.9.2"), log((0, 9, 2), available=50.0, tokens=409_600, concurrency=50.0))

@@ -189,7 +189,7 @@ def _all(
     yield from _smallest_rank(seen)
     terms = tuple(_terms(plan, rows, differing))
     yield from terms
-    yield from _pool(plan, rows, explained=bool(terms or differing))
+    yield from _pool(plan, rows, {*(term.name for term in terms), *(item.name for item in differing)})
     yield from _prefix_cache(seen, metrics)
 
 
@@ -637,13 +637,19 @@ PER_TOKEN = 0.02
 """By how much the bytes of a token must differ to be another cache."""
 
 
-def _pool(plan: Plan | None, rows: Sequence[Row], *, explained: bool) -> Iterator[Finding]:
+NOT_THE_POOL = frozenset(
+    {"data_parallel_size", "max_model_len", "enable_prefix_caching", "block_size", "kv_cache_dtype"}
+)
+"""Choices that change what the pool is used for and not how many bytes it has."""
+
+
+def _pool(plan: Plan | None, rows: Sequence[Row], explained: set[str]) -> Iterator[Finding]:
     """Name a cache that is not as planned where no term and no choice says why."""
     if plan is None:
         return
-    by_name = {row.name: row for row in rows if row.plan and row.actual is not None}
+    by_name = {row.name: row for row in rows if row.plan is not None and row.actual is not None}
     pool, tokens = by_name.get("available KV"), by_name.get("KV size")
-    if pool is not None and pool.ok is False and not explained:
+    if pool is not None and pool.ok is False and not explained - NOT_THE_POOL:
         more = (pool.actual or 0) - (pool.plan or 0)
         side = "more" if more > 0 else "less"
         yield Finding(

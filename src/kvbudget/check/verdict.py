@@ -323,7 +323,10 @@ def _row(name: str, term: _Term, wanted: _Planned | None, actual: float, slack: 
         return Row(term.title, term.unit, None, None, None, actual, None, place)
     if name == "weights":
         slack += max(SMALL_TENSORS, wanted.best * WEIGHTS_TOLERANCE)
-    ok = wanted.low - slack <= actual <= wanted.high + slack
+    there = (
+        max(0.0, actual) if name == "available_kv_cache_memory" else actual
+    )  # a plan has nothing, not less than that
+    ok = wanted.low - slack <= there <= wanted.high + slack
     return Row(term.title, term.unit, *wanted, actual, ok, place)
 
 
