@@ -186,7 +186,7 @@ def test_a_refusal_of_what_was_planned_to_fit_does_not_explain_itself() -> None:
 
 @pytest.mark.parametrize(("available", "ok"), [(-2.14, True), (0.0, True), (8.11, False)])
 def test_a_plan_that_leaves_nothing_for_the_cache(available: float, ok: bool) -> None:
-    """vLLM prints by how much the rest exceeds the budget; to a plan nothing is left, and that is the same."""
+    """The engine prints by how much the rest exceeds the budget; to a plan nothing is left, and that is the same."""
     full = plan(engine_version="0.9.2", gpu_memory_utilization=0.2, max_model_len=128)
     found = check(
         full, log((0, 9, 2), ARGS | {"max_model_len": 4096, "gpu_memory_utilization": 0.2}, available=available)
