@@ -219,6 +219,11 @@ def test_a_preemption_whose_line_is_cut_is_one() -> None:
     "line",
     [
         "RuntimeError: CUDA error: out of memory",
+        "RuntimeError: CUDA driver error: out of memory",
+        "RuntimeError: HIP error: out of memory",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+        "failed to allocate: CUDA_ERROR_OUT_OF_MEMORY",
         "torch.distributed.DistBackendError: NCCL error: Last error: Cuda failure 2 'out of memory'",
         # torch up to 2.1 spelled it so
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 39.06 MiB is free.",

@@ -6,6 +6,8 @@ format strings of the released wheels 0.6.6 to 0.33.0, and public logs of older 
 
 from __future__ import annotations
 
+import re
+
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
 from kvbudget.check.rows import COUNT, FLAG, GIB_UNIT, SIZED, SMALLEST, Row, from_call, from_dict
 from kvbudget.facts.log_lines import PATTERNS
@@ -279,9 +281,19 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "out of memory",
-        r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'",
+        r"(?:CUDA|HIP)(?: driver)? error: out of memory|Cuda failure (?:\d+ )?'out of memory'",
         refusal="out_of_memory",
         anyones=True,
+    ),
+    *(
+        Row(words, re.escape(words), refusal="out_of_memory", anyones=True)
+        for words in (
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "cudaErrorMemoryAllocation",
+            "hipErrorOutOfMemory",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "would exceed allowed memory",  # a card of which torch may have a part
+        )
     ),
     Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
 )
