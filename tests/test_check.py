@@ -25,6 +25,7 @@ from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
 from kvbudget.check.expected import number_of
 from kvbudget.check.live import live_verdict
+from kvbudget.check.metrics import Lengths
 from kvbudget.check.replan import replan_command
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
@@ -599,6 +600,26 @@ def test_traffic_as_planned() -> None:
     expected = {**EXPECTED, "prompt_tokens": {"p50": 100}, "rate_per_s": 0.5, "preemptions_per_s": 1.5}
     found = check(expecting(plan(), **expected), None, traffic())
     assert found.verdict == HEALTHY
+
+
+def test_a_mean_tells_what_a_bucket_hides() -> None:
+    """Prompts of 1,990 tokens share a bucket with the 1,200 that were planned; their sum does not."""
+    lengths = Lengths(requests=100, total=199_000, edges=(1000, 2000), below=(0, 100))
+    planned = {"prompt_tokens": {"p50": 1200, "mean": 1200}, "output_tokens": {"p50": 1200}}
+    found = check(expecting(plan(), **planned), None, Metrics(source="page", engine="vllm", prompt=lengths))
+    assert [(row.name, row.ok) for row in found.rows] == [
+        ("prompt tokens, median", True),
+        ("prompt tokens, mean", False),
+    ]
+    (finding,) = found.findings
+    assert "The prompts are 1.7× as long as planned" in finding.cause
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(8, HEALTHY), (13, HEALTHY), (14, DRIFT), (50, DRIFT)])
+def test_a_day_has_more_chances_for_a_crowd_than_a_simulation(most: float, verdict: str) -> None:
+    found = check(expecting(plan(), **EXPECTED), None, Metrics(source="page", engine="vllm", running_max=most))
+    assert found.verdict == verdict
+    assert verdict == HEALTHY or "More requests run than planned" in found.findings[0].cause
 
 
 def fleet(engines: int, **figures: Any) -> Metrics:  # noqa: ANN401 - any figures

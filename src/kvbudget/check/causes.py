@@ -279,16 +279,27 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> t
     return f"{flags.at_once} {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
 
 
+_MORE: Mapping[str, str] = {
+    "KV used, p95": "The cache is fuller",
+    "running": "More requests run",
+    "waiting": "More requests wait",
+}
+
+
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
     """Name traffic that is not the planned one."""
+    longer: set[str] = set()
     for row in rows:
         if row.ok is not False or row.plan in (None, 0) or row.actual is None:
             continue
-        if row.name.endswith("tokens, median"):
+        if row.name.startswith(("prompt tokens", "output tokens")):
+            what = row.name.split()[0]
+            if what in longer:  # the mean says what the median has said
+                continue
+            longer.add(what)
             yield Finding(
                 "traffic",
-                f"The {row.name.split()[0]}s are {row.actual / row.plan:.1f}× as long as planned: the traffic, not the "
-                "memory.",
+                f"The {what}s are {row.actual / row.plan:.1f}× as long as planned: the traffic, not the memory.",
                 "Plan again with the measured lengths (below).",
                 drift=True,
                 place=row.place,
@@ -301,11 +312,10 @@ def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
                 drift=True,
                 place=row.place,
             )
-        elif plan is not None and row.name.startswith(("KV used, p95", "waiting")):
-            what = "The cache is fuller" if row.name.startswith("KV") else "More requests wait"
+        elif plan is not None and (words := _MORE.get(row.name.removesuffix(", now").removesuffix(", max"))):
             yield Finding(
                 "pressure",
-                f"{what} than planned: {row.actual:,.0f} against {row.plan:,.0f}{' %' if row.unit == '%' else ''}.",
+                f"{words} than planned: {row.actual:,.0f} against {row.plan:,.0f}{' %' if row.unit == '%' else ''}.",
                 "Compare the lengths and the rate with the plan's; preemptions follow when the cache is full.",
                 drift=True,
                 place=row.place,

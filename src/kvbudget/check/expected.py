@@ -19,8 +19,10 @@ ROOM = 0.05
 QUEUE = 5
 """Requests that may wait where nobody planned a queue, and beyond those that were planned."""
 
-RUNNING = 1
-"""Requests that may run beyond those that were planned."""
+RUNNING = 5
+RUNNING_ROOM = 0.25
+"""Requests that may run beyond the most that were planned, the larger of a number and a share: a day has more chances
+for a crowd than a simulation, and a tenth more may arrive."""
 
 MORE_PREEMPTIONS = 1.5
 """Preemptions over the planned ones from which they are more than planned."""
@@ -47,7 +49,9 @@ class Expected(NamedTuple):
         preemptions_each: How often one request of the workload does, on average.
         requests_per_s: How often one arrives.
         prompt_p50: The median prompt, in tokens.
+        prompt_mean: The mean prompt.
         output_p50: The median answer, in tokens.
+        output_mean: The mean answer.
     """
 
     kv_p95: float | None
@@ -58,7 +62,9 @@ class Expected(NamedTuple):
     preemptions_each: float | None
     requests_per_s: float | None
     prompt_p50: float | None
+    prompt_mean: float | None
     output_p50: float | None
+    output_mean: float | None
 
 
 def expected_of(plan: Plan | None) -> Expected:
@@ -78,7 +84,9 @@ def expected_of(plan: Plan | None) -> Expected:
         preemptions_each=_quotient(count, requests) if requests else _quotient(preemptions, rate),
         requests_per_s=None if rate is None else rate / engines,
         prompt_p50=number_of(found, "prompt_tokens", "p50"),
+        prompt_mean=number_of(found, "prompt_tokens", "mean"),
         output_p50=number_of(found, "output_tokens", "p50"),
+        output_mean=number_of(found, "output_tokens", "mean"),
     )
 
 
