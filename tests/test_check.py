@@ -615,6 +615,16 @@ def test_a_mean_tells_what_a_bucket_hides() -> None:
     assert "The prompts are 1.7× as long as planned" in finding.cause
 
 
+def test_a_cache_of_another_size_is_named_beside_other_traffic() -> None:
+    lengths = Lengths(requests=100, total=199_000, edges=(1000, 2000), below=(0, 100))
+    config = {"num_gpu_blocks": "129", "block_size": "16"}  # vLLM before 0.24 tells no tokens
+    metrics = Metrics(source="page", engine="vllm", prompt=lengths, cache_config=config)
+    found = check(expecting(plan(), prompt_tokens={"p50": 100}), None, metrics)
+    causes = {finding.name: finding.cause for finding in found.findings}
+    assert "The cache holds 129 blocks" in causes["kv_size"]
+    assert "not the memory" not in causes["traffic"]
+
+
 @pytest.mark.parametrize(("most", "verdict"), [(8, HEALTHY), (13, HEALTHY), (14, DRIFT), (50, DRIFT)])
 def test_a_day_has_more_chances_for_a_crowd_than_a_simulation(most: float, verdict: str) -> None:
     found = check(expecting(plan(), **EXPECTED), None, Metrics(source="page", engine="vllm", running_max=most))

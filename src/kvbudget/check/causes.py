@@ -289,6 +289,7 @@ _MORE: Mapping[str, str] = {
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
     """Name traffic that is not the planned one."""
     longer: set[str] = set()
+    same_cache = not any(row.ok is False and row.name in ("available KV", "KV size", "KV blocks") for row in rows)
     for row in rows:
         if row.ok is not False or row.plan in (None, 0) or row.actual is None:
             continue
@@ -299,7 +300,8 @@ def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
             longer.add(what)
             yield Finding(
                 "traffic",
-                f"The {what}s are {row.actual / row.plan:.1f}× as long as planned: the traffic, not the memory.",
+                f"The {what}s are {row.actual / row.plan:.1f}× as long as planned"
+                f"{': the traffic, not the memory' if same_cache else ''}.",
                 "Plan again with the measured lengths (below).",
                 drift=True,
                 place=row.place,
@@ -658,7 +660,7 @@ def _pool(plan: Plan | None, rows: Sequence[Row], explained: set[str]) -> Iterat
     if plan is None:
         return
     by_name = {row.name: row for row in rows if row.plan is not None and row.actual is not None}
-    pool, tokens = by_name.get("available KV"), by_name.get("KV size")
+    pool, tokens = by_name.get("available KV"), by_name.get("KV size") or by_name.get("KV blocks")
     if pool is not None and pool.ok is False and not explained - NOT_THE_POOL:
         more = (pool.actual or 0) - (pool.plan or 0)
         side = "more" if more > 0 else "less"
@@ -673,11 +675,11 @@ def _pool(plan: Plan | None, rows: Sequence[Row], explained: set[str]) -> Iterat
         )
     if tokens is None or tokens.ok is not False:
         return
-    if pool is None or not pool.actual or not tokens.actual:
+    if pool is None or not pool.actual or not tokens.actual or tokens.name != "KV size":
         if not explained:
             yield Finding(
                 "kv_size",
-                f"The cache holds {tokens.actual:,.0f} tokens, {tokens.plan:,.0f} were planned.",
+                f"The cache holds {tokens.actual:,.0f} {tokens.unit}, {tokens.plan:,.0f} were planned.",
                 "Compare --gpu-memory-utilization, --kv-cache-dtype and --max-model-len with the plan's.",
                 drift=True,
                 place=tokens.place,
