@@ -811,7 +811,7 @@ def test_a_page_on_which_nothing_is_judged() -> None:
     assert found.verdict == CANNOT_TELL
     text = as_text(check_document(found))
     assert "running, now, requests       2\n" in text
-    assert "these metrics count no preemptions" in text
+    assert "Plans are of vLLM: what llama.cpp tells is read, and not compared." in text
 
 
 def test_requests_that_wait_for_room_where_none_is_preempted() -> None:

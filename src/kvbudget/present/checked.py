@@ -69,8 +69,8 @@ def _lead(found: Check) -> Iterator[str]:
     if found.plan is None and found.verdict != CANNOT_TELL:
         calm = "See the causes." if found.findings else "Nothing is alarming."
         yield calm if found.verdict == HEALTHY else "There is no plan to compare with; see the causes."
-    elif found.verdict == CANNOT_TELL and found.metrics is not None:
-        yield "Nothing that was read can be compared: these metrics count no preemptions, and plans are of vLLM."
+    elif found.verdict == CANNOT_TELL and found.engine not in ("", "vllm"):
+        yield f"Plans are of vLLM: what {ENGINES.get(found.engine, found.engine)} tells is read, and not compared."
     elif found.verdict == CANNOT_TELL:
         yield "Nothing that was read can be compared; give MODEL or plan.json, a start-up log, or --metrics."
     elif wrong:
