@@ -197,6 +197,21 @@ def test_a_plan_that_leaves_nothing_for_the_cache(available: float, ok: bool) ->
     assert ("pool" in names(found)) == (not ok)
 
 
+def test_another_process_is_named_once() -> None:
+    assert names(check(plan(), log(free=60.0, available=50.0, tokens=409_600, concurrency=50.0))) == ["other_process"]
+    refusal = (
+        "ValueError: Free memory on device cuda:0 (20.1/79.19 GiB) on startup is less than desired GPU memory "
+        "utilization (0.95, 75.23 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+    lines = [*start_up((0, 19, 0), {**MEASURED, "length": 8192}, ARGS)[:3], refusal]
+    assert names(check(plan(), read_log(lines))) == ["refused:start_free"]
+
+
+def test_a_cache_of_another_type_that_was_asked_for_is_named_once() -> None:
+    found = check(plan(), log(args={**ARGS, "kv_cache_dtype": "fp8"}, tokens=952_064, concurrency=116.22))
+    assert names(found) == ["setting:kv_cache_dtype"]
+
+
 def test_a_pool_that_nothing_explains() -> None:
     """The log of vLLM 0.9 has the pool and none of its parts."""
     short = check(plan(engine_version="0.9.2"), log((0, 9, 2), available=50.0, tokens=409_600, concurrency=50.0))

@@ -185,11 +185,14 @@ def _all(
         yield _refused(refusal, seen, plan)
     yield from _settings(plan, differing)
     yield from _traffic(plan, rows)
-    yield from _other_process(plan, seen)
+    refused = any(refusal.name == "start_free" for refusal in seen.refusals)  # which has said it
+    others = () if refused else tuple(_other_process(plan, seen))
+    yield from others
     yield from _smallest_rank(seen)
     terms = tuple(_terms(plan, rows, differing))
     yield from terms
-    yield from _pool(plan, rows, {*(term.name for term in terms), *(item.name for item in differing)})
+    named = {finding.name for finding in (*others, *terms)} | {item.name for item in differing}
+    yield from _pool(plan, rows, named)
     yield from _prefix_cache(seen, metrics)
 
 
@@ -654,6 +657,9 @@ NOT_THE_POOL = frozenset(
 )
 """Choices that change what the pool is used for and not how many bytes it has."""
 
+ANOTHER_CACHE = frozenset({"kv_cache_dtype", "tensor_parallel_size", "pipeline_parallel_size"})
+"""Choices that change the bytes of a token."""
+
 
 def _pool(plan: Plan | None, rows: Sequence[Row], explained: set[str]) -> Iterator[Finding]:
     """Name a cache that is not as planned where no term and no choice says why."""
@@ -686,7 +692,7 @@ def _pool(plan: Plan | None, rows: Sequence[Row], explained: set[str]) -> Iterat
             )
         return
     seen, planned = pool.actual / tokens.actual, (pool.plan or 0) / (tokens.plan or 1)
-    if planned and abs(seen / planned - 1) > PER_TOKEN:
+    if planned and abs(seen / planned - 1) > PER_TOKEN and not explained & ANOTHER_CACHE:
         yield Finding(
             "bytes_per_token",
             f"A token takes {seen:,.0f} B of the pool, {planned:,.0f} were planned: another cache, not another size.",
