@@ -83,7 +83,7 @@ def log(
     return read_log(start_up(version, {**MEASURED, **figures}, ARGS if args is None else args), "engine.log")
 
 
-NGRAM = {"method": "ngram", "num_speculative_tokens": 4}
+NGRAM: dict[str, Any] = {"method": "ngram", "num_speculative_tokens": 4}
 
 
 def names(found: Check) -> list[str]:
@@ -179,7 +179,7 @@ def test_a_pool_outside_the_interval(available: float) -> None:
 
 def test_a_refusal_of_what_was_planned_to_fit_does_not_explain_itself() -> None:
     """The pool is smaller than planned, and a shorter length only hides why."""
-    refusal = {"needed": 16.0, "fits": 20480, "available": 10.0}
+    refusal: dict[str, Any] = {"needed": 16.0, "fits": 20480, "available": 10.0}
     found = check(plan(), log(**refusal))
     assert names(found) == ["refused:cache_too_small", "pool"]
     assert "GiB less than planned" in found.findings[1].cause
