@@ -959,8 +959,9 @@ def test_a_file_that_is_no_log(content: str, says: str, tmp_path: Path, capsys: 
     assert says in " ".join(capsys.readouterr().out.split())
 
 
-def test_standard_input(engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(engine_log.read_bytes())))
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_standard_input(packed: Callable[[bytes], bytes], engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed(engine_log.read_bytes()))))
     assert run("llama-3.1-8b", "--gpu", "h100", "--log", "-") == 0
 
 
