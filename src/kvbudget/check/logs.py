@@ -270,7 +270,7 @@ class _Engine:
         rank = _rank(line.process)
         all_of_it = what == "server"
         further = self.phase == SERVING or (self.phase not in (UNSEEN, LOADING) and (all_of_it or not rank))
-        if key in self.begun or (further and not self.begun):
+        if key in self.begun or (further and (all_of_it or not self.begun)):
             if line.pid != self.begun.get(key, line.pid) and len(self.over) < MAX_PROCESSES:
                 self.over.add((line.process, self.begun[key]))
             self.terms = {
