@@ -236,7 +236,9 @@ def test_learn_and_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_f
     log = tmp_path / "engine.log"
     log.write_text("\n".join(start_up((0, 28, 0), FIGURES, ARGS)))
     run("check", "llama-3.1-8b", "--gpu", "h100", "--log", str(log), "--learn")
-    assert f"learned activations (n = 1), cuda_graphs (n = 1); {own_file}" in capsys.readouterr().err
+    assert f"learned activations (n = 1), non_torch (n = 1), cuda_graphs (n = 1); {own_file}" in capsys.readouterr().err
+    (kept,) = json.loads(own_file.read_text(encoding="utf-8"))["measured"].values()
+    assert kept["non_torch"][0]["measured_bytes"] == pytest.approx(0.25 * GIB)  # of 0.27's sum with the weights
     command = ("fit", "llama-3.1-8b", "--gpu", "h100", "--engine-version", "0.28", "--max-model-len", "8192")
     assert run(*command) == 0
     assert "measured here, n = 1" in capsys.readouterr().out

@@ -25,6 +25,7 @@ from kvbudget.budgeting import budget
 from kvbudget.check import CANNOT_TELL, DRIFT, HEALTHY, Check, Metrics, Plan, check, plan_of, read_log, read_metrics
 from kvbudget.check.expected import number_of
 from kvbudget.check.live import live_verdict
+from kvbudget.check.metrics import Lengths
 from kvbudget.check.replan import replan_command
 from kvbudget.cli import main
 from kvbudget.deployment import Deployment
@@ -80,6 +81,9 @@ def log(
     **figures: Any,  # noqa: ANN401 - any figure
 ) -> Observation:
     return read_log(start_up(version, {**MEASURED, **figures}, ARGS if args is None else args), "engine.log")
+
+
+NGRAM: dict[str, Any] = {"method": "ngram", "num_speculative_tokens": 4}
 
 
 def names(found: Check) -> list[str]:
@@ -173,6 +177,41 @@ def test_a_pool_outside_the_interval(available: float) -> None:
     assert row.ok == (row.low - 0.005 * GIB <= available * GIB <= row.high + 0.005 * GIB)
 
 
+def test_a_refusal_of_what_was_planned_to_fit_does_not_explain_itself() -> None:
+    """The pool is smaller than planned, and a shorter length only hides why."""
+    refusal: dict[str, Any] = {"needed": 16.0, "fits": 20480, "available": 10.0}
+    found = check(plan(), log(**refusal))
+    assert names(found) == ["refused:cache_too_small", "pool"]
+    assert "GiB less than planned" in found.findings[1].cause
+
+
+@pytest.mark.parametrize(("available", "ok"), [(-2.14, True), (0.0, True), (8.11, False)])
+def test_a_plan_that_leaves_nothing_for_the_cache(available: float, ok: bool) -> None:
+    """The engine prints by how much the rest exceeds the budget; to a plan nothing is left, and that is the same."""
+    full = plan(engine_version="0.9.2", gpu_memory_utilization=0.2, max_model_len=128)
+    found = check(
+        full, log((0, 9, 2), ARGS | {"max_model_len": 4096, "gpu_memory_utilization": 0.2}, available=available)
+    )
+    (row,) = [row for row in found.rows if row.name == "available KV"]
+    assert (row.plan, row.ok) == (0, ok)
+    assert ("pool" in names(found)) == (not ok)
+
+
+def test_another_process_is_named_once() -> None:
+    assert names(check(plan(), log(free=60.0, available=50.0, tokens=409_600, concurrency=50.0))) == ["other_process"]
+    refusal = (
+        "ValueError: Free memory on device cuda:0 (20.1/79.19 GiB) on startup is less than desired GPU memory "
+        "utilization (0.95, 75.23 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+    lines = [*start_up((0, 19, 0), {**MEASURED, "length": 8192}, ARGS)[:3], refusal]
+    assert names(check(plan(), read_log(lines))) == ["refused:start_free"]
+
+
+def test_a_cache_of_another_type_that_was_asked_for_is_named_once() -> None:
+    found = check(plan(), log(args={**ARGS, "kv_cache_dtype": "fp8"}, tokens=952_064, concurrency=116.22))
+    assert names(found) == ["setting:kv_cache_dtype"]
+
+
 def test_a_pool_that_nothing_explains() -> None:
     """The log of vLLM 0.9 has the pool and none of its parts."""
     short = check(plan(engine_version="0.9.2"), log((0, 9, 2), available=50.0, tokens=409_600, concurrency=50.0))
@@ -229,6 +268,39 @@ def test_a_flag_with_another_value() -> None:
     assert (item.plan, item.actual, item.missing) == (1024, 256, False)
 
 
+@pytest.mark.parametrize(
+    ("planned", "typed", "differ"),
+    [
+        ({"quantization": "fp8"}, {}, ["quantization"]),
+        ({"quantization": "fp8"}, {"quantization": "fp8"}, []),
+        ({"quantization": "awq"}, {"quantization": "awq_marlin"}, []),
+        ({}, {"quantization": "fp8"}, ["quantization"]),
+        ({"dtype": "bfloat16"}, {}, []),  # the model's own
+        ({"dtype": "float16"}, {"dtype": "half"}, []),
+        ({"dtype": "float16"}, {}, ["dtype"]),
+        ({"enable_lora": True, "max_loras": 4}, {}, ["enable_lora"]),
+        ({"enable_lora": True, "max_loras": 4}, {"enable_lora": True}, ["max_loras"]),
+        ({"enable_lora": True}, {"enable_lora": True, "max_loras": 1, "dtype": "auto"}, []),
+        ({}, {"enable_lora": True}, ["enable_lora"]),
+        ({}, {"enable_lora": False, "speculative_config": None, "quantization": None, "dtype": "auto"}, []),
+        ({"speculative_config": NGRAM}, {}, ["speculative_config"]),
+        ({"speculative_config": NGRAM}, {"speculative_config": NGRAM | {"prompt_lookup_max": 4}}, []),
+        ({"speculative_config": NGRAM}, {"speculative_config": {"method": "eagle3"}}, ["speculative_config"]),
+        ({}, {"speculative_config": NGRAM}, ["speculative_config"]),
+        ({"async_scheduling": False}, {}, ["async_scheduling"]),
+        ({"async_scheduling": True}, {}, []),  # the version's default
+    ],
+)
+def test_what_moves_the_terms_is_compared_by_what_was_asked_for(
+    planned: dict[str, Any], typed: dict[str, Any], differ: list[str]
+) -> None:
+    document = plan().document
+    other = Plan(path="", document={**document, "deployment": {**document["deployment"], **planned}})
+    found = check(other, log(args={**ARGS, **typed}))
+    assert [item.name for item in found.settings] == differ
+    assert found.verdict == (DRIFT if differ else HEALTHY)
+
+
 def test_a_pool_that_the_plan_does_not_fix() -> None:
     metrics = read_metrics('vllm:cache_config_info{num_gpu_blocks="129",num_gpu_blocks_override="129"} 1\n')
     found = check(plan(), None, metrics)
@@ -255,6 +327,13 @@ def test_another_version_says_what_changed() -> None:
 
 def test_a_patch_release_is_the_same_version() -> None:
     assert check(plan(), log((0, 19, 1))).settings == ()
+
+
+def test_a_version_whose_rules_are_not_known_is_another_one() -> None:
+    version = next(item for item in check(plan(), log((0, 6, 6))).findings if item.name == "version")
+    assert version.drift
+    assert "the server runs 0.6.6, and the rules of one of them are not known" in version.cause
+    assert "Nothing can be planned for it" in version.change
 
 
 @pytest.mark.parametrize(("typed", "alike"), [("auto", True), ("bfloat16", True), ("fp8", False)])
@@ -287,6 +366,11 @@ def refused(*lines: str) -> Check:
 
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+WORDS_OF_THE_POOL = "Available KV cache memory: 55.69 GiB"
+WARM_UP = (
+    "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering "
+    "`max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
+)
 SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 seconds"
 
 
@@ -372,6 +456,16 @@ SERVES = "init engine (profile, create kv cache, warmup model) took 20.10 second
             ),
             "the cache holds 23,648",
             "Raise --gpu-memory-utilization, or lower --max-model-len to 23648",
+        ),
+        (
+            ("Model loading took 14.99 GiB memory and 3.1 seconds", WARM_UP),
+            "sampling for 1,024 requests at once does not fit",
+            "Lower --max-num-seqs",
+        ),
+        (
+            ("Model loading took 14.99 GiB memory and 3.1 seconds", WORDS_OF_THE_POOL, WARM_UP),
+            "the pool left no room",
+            "Lower --gpu-memory-utilization by some hundredths, or --max-num-seqs",
         ),
         (
             ("AssertionError: Error in memory profiling. Initial free memory 1, current free memory 2.",),
@@ -523,6 +617,36 @@ def test_traffic_as_planned() -> None:
     assert found.verdict == HEALTHY
 
 
+def test_a_mean_tells_what_a_bucket_hides() -> None:
+    """Prompts of 1,990 tokens share a bucket with the 1,200 that were planned; their sum does not."""
+    lengths = Lengths(requests=100, total=199_000, edges=(1000, 2000), below=(0, 100))
+    planned = {"prompt_tokens": {"p50": 1200, "mean": 1200}, "output_tokens": {"p50": 1200}}
+    found = check(expecting(plan(), **planned), None, Metrics(source="page", engine="vllm", prompt=lengths))
+    assert [(row.name, row.ok) for row in found.rows] == [
+        ("prompt tokens, median", True),
+        ("prompt tokens, mean", False),
+    ]
+    (finding,) = found.findings
+    assert "The prompts are 1.7× as long as planned" in finding.cause
+
+
+def test_a_cache_of_another_size_is_named_beside_other_traffic() -> None:
+    lengths = Lengths(requests=100, total=199_000, edges=(1000, 2000), below=(0, 100))
+    config = {"num_gpu_blocks": "129", "block_size": "16"}  # vLLM before 0.24 tells no tokens
+    metrics = Metrics(source="page", engine="vllm", prompt=lengths, cache_config=config)
+    found = check(expecting(plan(), prompt_tokens={"p50": 100}), None, metrics)
+    causes = {finding.name: finding.cause for finding in found.findings}
+    assert "The cache holds 129 blocks" in causes["kv_size"]
+    assert "not the memory" not in causes["traffic"]
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(8, HEALTHY), (13, HEALTHY), (14, DRIFT), (50, DRIFT)])
+def test_a_day_has_more_chances_for_a_crowd_than_a_simulation(most: float, verdict: str) -> None:
+    found = check(expecting(plan(), **EXPECTED), None, Metrics(source="page", engine="vllm", running_max=most))
+    assert found.verdict == verdict
+    assert verdict == HEALTHY or "More requests run than planned" in found.findings[0].cause
+
+
 def fleet(engines: int, **figures: Any) -> Metrics:  # noqa: ANN401 - any figures
     """Return a range of so many engines, each of which runs by `LOAD`."""
     return Metrics(
@@ -550,6 +674,30 @@ def test_a_fleet_is_held_against_so_many_engines(planned: int) -> None:
     assert check(planned_load, None, fleet(10, preemptions_per_s=0.4)).verdict == DRIFT
     assert check(planned_load, None, fleet(10, requests_per_s=45)).verdict == DRIFT
     assert limits_of(planned_load).preemptions_per_s == 0.02
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(0.0, HEALTHY), (0.029, HEALTHY), (0.06, DRIFT)])
+def test_an_hour_of_preemptions_is_not_lost_in_the_mean_of_a_day(most: float, verdict: str) -> None:
+    planned = expecting(plan(), **LOAD, preemptions_per_s=0.02)
+    found = check(planned, None, fleet(1, preemptions=400, preemptions_per_s=0.005, preemptions_per_s_max=most))
+    assert found.verdict == verdict
+    (finding,) = found.findings
+    assert (finding.name, finding.drift) == ("preemptions", verdict == DRIFT)
+    assert most == 0 or f"0.005 per s and up to {most:.2g} of one engine" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("count", "finished", "ok"),
+    [(0, 1000, True), (5, 1000, False), (2, 1000, True), (300, 100_000, True), (5000, None, None), (0, None, True)],
+)
+def test_a_page_without_a_rate_is_held_against_the_preemptions_of_as_many_requests(
+    count: int, finished: int | None, ok: bool | None
+) -> None:
+    """Two thousand requests were planned to lose four caches: so many are no licence for any number of them."""
+    planned = expecting(plan(), preemptions=4, requests=2000, simulated_s=500, rate_per_s=4)
+    page = Metrics(source="page", engine="vllm", preemptions=count, finished=finished)
+    row = next(row for row in check(planned, None, page).rows if row.name == "preemptions")
+    assert (row.actual, row.ok) == (count, ok)
 
 
 def test_engines_of_one_page_are_held_one_by_one() -> None:
@@ -655,6 +803,16 @@ def test_reports(name: str) -> None:
     compare(f"check_{name}.txt", as_text(check_document(found, command)))
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_command_that_is_wrapped_is_one_command(width: int) -> None:
+    words = ["kvbudget", "simulate", "a plan.json", "--rate", "0.48", *(f'--option-{i}="{i}"' for i in range(9))]
+    text = as_text(check_document(check(None, recorded("vllm_0.32_preempting.log")), shlex.join(words)), width)
+    command = text[text.index("  kvbudget simulate") :].partition("\n\n")[0]
+    assert all(len(line) <= width for line in command.splitlines())
+    assert shlex.split(command.replace("\\\n", " ")) == words
+    assert command.count("\\\n") == command.count("\n")
+
+
 def test_one_source_has_no_column() -> None:
     """Where every figure was read in one place, the lead has said it."""
     text = as_text(check_document(check(None, None, read_metrics(page("after"), "after.txt"))))
@@ -666,7 +824,17 @@ def test_a_page_on_which_nothing_is_judged() -> None:
     """llama.cpp counts no preemptions: the column of marks is empty."""
     found = check(None, None, read_metrics("llamacpp:requests_processing 2\nllamacpp:requests_deferred 3\n"))
     assert found.verdict == CANNOT_TELL
-    assert "running, now, requests       2\n" in as_text(check_document(found))
+    text = as_text(check_document(found))
+    assert "running, now, requests       2\n" in text
+    assert "Plans are of vLLM: what llama.cpp tells is read, and not compared." in text
+
+
+def test_requests_that_wait_for_room_where_none_is_preempted() -> None:
+    """TensorRT-LLM keeps room for whole answers, and counts no preemptions."""
+    text = "trtllm_kv_cache_utilization 0.97\ntrtllm_num_requests_running 3\ntrtllm_num_requests_waiting 9\n"
+    (finding,) = check(None, None, read_metrics(text)).findings
+    assert "they wait for room in it" in finding.cause
+    assert "--free_gpu_memory_fraction" in finding.change
 
 
 def test_markdown_report() -> None:
@@ -791,8 +959,9 @@ def test_a_file_that_is_no_log(content: str, says: str, tmp_path: Path, capsys: 
     assert says in " ".join(capsys.readouterr().out.split())
 
 
-def test_standard_input(engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(engine_log.read_bytes())))
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_standard_input(packed: Callable[[bytes], bytes], engine_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed(engine_log.read_bytes()))))
     assert run("llama-3.1-8b", "--gpu", "h100", "--log", "-") == 0
 
 

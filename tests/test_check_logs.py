@@ -71,6 +71,17 @@ def test_recorded_statistics() -> None:
     assert load.prefix_hit_rate == 0.0
 
 
+def test_engines_that_print_one_line_together_are_told_as_one() -> None:
+    """Running, waiting and tokens are of all, the cache's use is the mean (v1/metrics/loggers.py)."""
+    line = (
+        "4 Engines Aggregated: Avg prompt throughput: 100.0 tokens/s, Avg generation throughput: 50.0 tokens/s, "
+        "Running: 22 reqs, Waiting: 2 reqs, GPU KV cache usage: 35.0%, Prefix cache hit rate: 10.0%"
+    )
+    load = read_log([line, "4 Engines Aggregated: Running: 8 reqs, Waiting: 0 reqs, GPU KV cache usage: 5.0%"]).load
+    assert (load.running.largest, load.waiting.largest, load.kv_usage.largest) == (5.5, 0.5, 35.0)
+    assert (load.prompt_throughput.largest, load.prefix_hit_rate) == (25, 10)
+
+
 def test_v1_cannot_say_whether_it_preempted() -> None:
     assert read_log(recorded("vllm_0.32_preempting.log")).preemptions is None
 
@@ -208,6 +219,11 @@ def test_a_preemption_whose_line_is_cut_is_one() -> None:
     "line",
     [
         "RuntimeError: CUDA error: out of memory",
+        "RuntimeError: CUDA driver error: out of memory",
+        "RuntimeError: HIP error: out of memory",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+        "failed to allocate: CUDA_ERROR_OUT_OF_MEMORY",
         "torch.distributed.DistBackendError: NCCL error: Last error: Cuda failure 2 'out of memory'",
         # torch up to 2.1 spelled it so
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 39.06 MiB is free.",
@@ -376,6 +392,9 @@ FRONTS = (
     ("2026-06-10T12:00:01.123456789Z stderr F (Worker_TP1 pid=9) INFO 06-10 12:00:01 [a.py:1] ", "", "Worker_TP1"),
     ("[pod/vllm-0/server] 2026-06-10T12:00:01+02:00 INFO 06-10 12:00:01 [a.py:1] ", "pod/vllm-0/server", ""),
     ("vllm-1  | INFO 06-10 12:00:01 [a.py:1] ", "vllm-1", ""),
+    ("vllm-7d9f-abc vllm INFO 06-10 12:00:01 [a.py:1] ", "vllm-7d9f-abc", ""),
+    ("vllm-7d9f-abc vllm (Worker_TP1 pid=9) INFO 06-10 12:00:01 [a.py:1] ", "vllm-7d9f-abc", "Worker_TP1"),
+    ("[vllm-7d9f-abc] (EngineCore pid=7) ", "vllm-7d9f-abc", "EngineCore"),
     ("Nov 29 18:16:05 host vllm[123]: INFO 06-10 12:00:01 [a.py:1] ", "vllm", ""),
     ("Nov 29 18:16:05.123456 host vllm[123]: INFO 06-10 12:00:01 [a.py:1] ", "vllm", ""),
     ("2026-11-29T18:16:05+0000 host vllm[123]: (Worker_TP1 pid=9) INFO 06-10 12:00:01 [a.py:1] ", "vllm", "Worker_TP1"),
@@ -589,6 +608,41 @@ def test_data_parallel_engines_are_one_start() -> None:
     )]  # fmt: skip
     seen = read_log(lines)
     assert (seen.starts, len(seen.terms["available_kv_cache_memory"])) == (1, 2)
+
+
+def test_a_replica_that_starts_when_another_serves_is_no_other_start() -> None:
+    version = (0, 28, 0)
+    lines = start_up(version, FIGURES, ARGS)
+    second = [line.replace("EngineCore ", "EngineCore_DP1 ") for line in lines[2:]]
+    assert read_log([*(line.replace("EngineCore ", "EngineCore_DP0 ") for line in lines), *second]).starts == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "blocks"),
+    [
+        (["vllm cache_config_info with initialization after num_gpu_blocks is: 27630"], [27630]),
+        (["Engine 000: vllm cache_config_info with initialization after num_gpu_blocks is: 27630"], [27630]),
+        (
+            [
+                f"Engine 00{i}: vllm cache_config_info with initialization after num_gpu_blocks is: 27630"
+                for i in (0, 1)
+            ],
+            [13815, 13815],
+        ),
+        (["2 Engines: vllm cache_config_info with initialization after num_gpu_blocks is: 27630"], []),
+        (
+            [
+                "Overriding num_gpu_blocks=9000 with num_gpu_blocks_override=129",
+                "Engine 000: vllm cache_config_info with initialization after num_gpu_blocks is: 129",
+            ],
+            [129],
+        ),
+    ],
+)
+def test_blocks_that_the_server_tells(lines: list[str], blocks: list[int]) -> None:
+    """From 0.9 to 0.11 vLLM prints them, every data-parallel engine those of all together."""
+    seen = read_log([prefix((0, 10, 2), "APIServer") + line for line in lines])
+    assert [figure.value for figure in seen.terms.get("num_gpu_blocks", ())] == blocks
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,32 @@ def test_replicas_are_averaged_and_the_fullest_stands_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "engines", "blocks"),
+    [
+        ('num_gpu_blocks="200"', 2, 100),
+        ('num_gpu_blocks="200"', 1, 200),
+        ('num_gpu_blocks="200",block_size="16",kv_cache_size_tokens="1600"', 2, 100),
+        ('num_gpu_blocks="200",block_size="16",kv_cache_size_tokens="3200"', 2, 200),
+        ('num_gpu_blocks="None"', 2, None),
+    ],
+)
+def test_data_parallel_engines_tell_their_blocks_together(labels: str, engines: int, blocks: int | None) -> None:
+    """From 0.9 on the label has the sum over all engines of an address; the size in tokens says where it has not."""
+    text = "".join(
+        f'vllm:num_requests_running{{engine="{i}",model_name="m"}} 1\nvllm:cache_config_info{{engine="{i}",{labels}}} 1\n'
+        for i in range(engines)
+    )
+    assert read_metrics(text).config_number("num_gpu_blocks") == blocks
+
+
+@pytest.mark.parametrize(
     ("text", "engine"),
     [
         ("sglang:token_usage 0.4\nsglang:num_running_reqs 3\nsglang:max_total_num_tokens 4000\n", "sglang"),
         ("llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n", "llama.cpp"),
+        ("trtllm_kv_cache_utilization 0.4\ntrtllm_num_requests_running 3\n", "tensorrt-llm"),
+        ('lmdeploy:gpu_cache_usage_perc 0.4\nlmdeploy:num_requests_running{model_name="m"} 3\n', "lmdeploy"),
+        ("tgi_batch_current_size 3\ntgi_queue_size 1\n", "tgi"),
     ],
 )
 def test_other_engines(text: str, engine: str) -> None:
@@ -103,7 +125,8 @@ def test_other_engines(text: str, engine: str) -> None:
 
 
 def test_names_are_rows_of_their_engine() -> None:
-    starts = {"vllm": "vllm:", "sglang": "sglang:", "llama.cpp": "llamacpp:"}
+    starts = {"vllm": "vllm:", "sglang": "sglang:", "llama.cpp": "llamacpp:", "tensorrt-llm": "trtllm_"}
+    starts |= {"lmdeploy": "lmdeploy:", "tgi": "tgi_"}
     assert all(name.startswith(starts[row.engine]) for row in METRIC_NAMES for name in row.names)
     assert len({(row.meaning, row.engine) for row in METRIC_NAMES}) == len(METRIC_NAMES)
 
@@ -393,7 +416,7 @@ VALUES: dict[str, list[float]] = {
     "max(max_over_time(vllm:num_requests_running": [12, 22],
     "avg(vllm:num_requests_waiting": [0, 2],
     "max(max_over_time(vllm:num_requests_waiting": [0, 7],
-    "sum(rate(vllm:num_preemptions_total": [0, 0.5],
+    "max(rate(vllm:num_preemptions_total": [0, 0.5],
 }
 SCALARS = {
     "avg(quantile_over_time(0.95, vllm:kv_cache_usage_perc": 0.7,

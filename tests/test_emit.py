@@ -348,10 +348,12 @@ def engine(
     }
 
 
-def firing(found: dict[str, Any], series: dict[str, str], at: str, expected: set[str], folder: Path) -> None:
+def firing(
+    found: dict[str, Any], series: dict[str, str], at: str, expected: set[str], folder: Path, engines: int = 1
+) -> None:
     """Have promtool evaluate the rules on series, and hold what fires against what is expected."""
     (folder / "rules.yaml").write_text(as_yaml(found), encoding="utf-8")
-    samples = [{"labels": f'{{alertname="Kvbudget{name}"}}', "value": 1} for name in sorted(expected)]
+    samples = [{"labels": f'{{alertname="Kvbudget{name}"}}', "value": engines} for name in sorted(expected)]
     test = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": "15s",
@@ -428,6 +430,23 @@ def test_a_router_counts_no_request_again(tmp_path: Path) -> None:
 def test_another_capacity_is_told(blocks: int, size: int, fires: bool, tmp_path: Path) -> None:
     series = engine(0.1, "0+0", 0, blocks=blocks, size=size)
     firing(rules(small()), series, "20m", {"CapacityChanged"} if fires else set(), tmp_path)
+
+
+@asks_promtool
+@pytest.mark.parametrize(
+    ("behind", "blocks", "fires"), [(2, 258, False), (1, 129, False), (2, 129, True), (1, 258, True), (2, 260, True)]
+)
+def test_the_blocks_of_data_parallel_engines_are_told_together(
+    behind: int, blocks: int, fires: bool, tmp_path: Path
+) -> None:
+    """Of two engines behind one address vLLM tells the sum; each with its own address tells its own."""
+    planned = changed(small(), "deployment", data_parallel_size=2)
+    series = {
+        f'vllm:cache_config_info{{job="v", instance="{i // behind}", engine="{i % behind}", num_gpu_blocks="{blocks}", '
+        'block_size="32"}': "1+0x200"
+        for i in range(2)
+    }
+    firing(rules(planned), series, "20m", {"CapacityChanged"} if fires else set(), tmp_path, engines=2)
 
 
 @asks_promtool

@@ -310,6 +310,28 @@ LINES = {
         "Sequence group 42 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. "
         "This can affect the end-to-end performance. total_num_cumulative_preemption=51"
     ): ("preempted_v0", "51 preemptions so far."),
+    (
+        "Sequence group 42 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space. "
+        "total_num_cumulative_preemption=1"
+    ): ("preempted_v0", "lost its part, which is copied to the host's memory and back later."),
+    "Engine 000: vllm cache_config_info with initialization after num_gpu_blocks is: 27630": (
+        "all_blocks",
+        "27,630 blocks of the cache; with --data-parallel-size those of all",
+    ),
+    "Overriding num_gpu_blocks=8191 with num_gpu_blocks_override=129": ("blocks_override", "The cache has 129 blocks"),
+    "Chunked prefill is enabled with max_num_batched_tokens=8192.": ("batched_tokens", "at most 8,192 tokens"),
+    "Padding mamba page size by 1.49% to ensure that mamba page size and attention page size are exactly equal.": (
+        "mamba_padding",
+        "1.49 % larger",
+    ),
+    (
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try "
+        "lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
+    ): ("warm_up_out_of_memory", "no room for 1,024 requests at once"),
+    (
+        "Memory profiling results: total_gpu_memory=23.58GiB initial_memory_usage=15.34GiB peak_torch_memory=17.06GiB "
+        "memory_usage_post_profile=15.35GiB non_torch_memory=0.35GiB kv_cache_size=3.81GiB gpu_memory_utilization=0.90"
+    ): ("profile_v0", "3.81 GiB for the KV cache: 23.58 × 0.9, less 17.06"),
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has": ("out_of_memory", "2.00 GiB"),
     (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.19 "
@@ -393,6 +415,13 @@ LINES = {
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 826.00 MiB on device 0: cudaMalloc failed: out of "
         "memory"
     ): ("llamacpp_out_of_memory", "826.00 MiB has no place on device 0"),
+    "llama_context: n_ctx_seq     = 4096": ("llamacpp_slot", "One request may have 4,096 tokens"),
+    "[TensorRT-LLM][INFO] Allocate 64424509440 bytes for k/v cache.": ("trtllm_cache", "60.00 GiB of KV"),
+    "[TensorRT-LLM][INFO] Using 491520 tokens in paged KV cache.": ("trtllm_tokens", "491,520 tokens of KV"),
+    (
+        'level=INFO source=memory.go:356 msg=offload library=cuda layers.requested=-1 memory.required.kv="1.0 GiB" '
+        'memory.weights.total="4.3 GiB" memory.graph.full="560.0 MiB" memory.graph.partial="677.5 MiB"'
+    ): ("ollama_offload", "1.0 GiB for the KV cache"),
 }
 
 

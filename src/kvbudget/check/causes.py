@@ -9,10 +9,12 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvbudget.check.metrics import names_of
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING, UNSEEN
 from kvbudget.check.settings import typed
 from kvbudget.deployment import flag
 from kvbudget.errors import InputError
+from kvbudget.facts import metric_names
 from kvbudget.facts import vllm as facts
 from kvbudget.units import GIB, gib
 
@@ -76,7 +78,7 @@ class _Flags(NamedTuple):
 
 _LOST = "the cache was full, running requests lost their part of it, and it was computed again."
 
-_FLAGS: Mapping[str, _Flags] = {
+_FLAGS: dict[str, _Flags] = {
     "vllm": _Flags(
         "--max-num-seqs", UTILIZATION, "--kv-cache-dtype fp8, more GPUs", ("preemption", "preemptions"), _LOST
     ),
@@ -93,6 +95,18 @@ _FLAGS: Mapping[str, _Flags] = {
         "-ctk q8_0 -ctv q8_0",
         ("failed search for room in the cache", "failed searches for room in the cache"),
         "each time the batch was halved and tried again; where not one token had room, a request ended.",
+    ),
+}
+
+_FLAGS |= {
+    "tensorrt-llm": _FLAGS["vllm"]._replace(
+        at_once="--max_batch_size", pool="--free_gpu_memory_fraction", others="kv_cache_config.dtype fp8, more GPUs"
+    ),
+    "lmdeploy": _FLAGS["vllm"]._replace(
+        at_once="--max-batch-size", pool="--cache-max-entry-count", others="--quant-policy 8, more GPUs"
+    ),
+    "tgi": _FLAGS["vllm"]._replace(
+        at_once="--max-concurrent-requests", pool="--cuda-memory-fraction", others="--kv-cache-dtype, more GPUs"
     ),
 }
 
@@ -171,11 +185,14 @@ def _all(
         yield _refused(refusal, seen, plan)
     yield from _settings(plan, differing)
     yield from _traffic(plan, rows)
-    yield from _other_process(plan, seen)
+    refused = any(refusal.name == "start_free" for refusal in seen.refusals)  # which has said it
+    others = () if refused else tuple(_other_process(plan, seen))
+    yield from others
     yield from _smallest_rank(seen)
     terms = tuple(_terms(plan, rows, differing))
     yield from terms
-    yield from _pool(plan, rows, explained=bool(terms or differing or seen.refusals))
+    named = {finding.name for finding in (*others, *terms)} | {item.name for item in differing}
+    yield from _pool(plan, rows, named)
     yield from _prefix_cache(seen, metrics)
 
 
@@ -183,13 +200,16 @@ def _all(
 
 
 def _preemptions(seen: Observation, metrics: Metrics | None, rows: Sequence[Row]) -> Iterator[Finding]:
-    row = next((row for row in rows if row.name == "preemptions"), None)
-    if row is None or not row.actual:
+    found = [row for row in rows if row.name.startswith("preemptions")]
+    row = next((row for row in found if row.ok is False), found[0] if found else None)
+    if row is None or not any(row.actual for row in found):
         return
-    count = metrics.preemptions if metrics is not None and metrics.preemptions else seen.preemptions or row.actual
+    count = metrics.preemptions if metrics is not None and metrics.preemptions else seen.preemptions or row.actual or 0
     of = f" for {metrics.finished:,.0f} finished requests" if metrics is not None and metrics.finished else ""
     rate = metrics.preemptions_per_s if metrics is not None else None
     often = f", {rate:.2g} per s" if rate else ""
+    peak = metrics.preemptions_per_s_max if metrics is not None else None
+    often += f" and up to {peak:.2g} of one engine" if rate and peak else ""
     most = max((row.actual or 0 for row in rows if row.name.startswith("running")), default=0)
     flags = _flags(seen, metrics)
     words = f"{count:,.0f} {flags.events[count != 1]}{of}{often}: {flags.meaning}"
@@ -206,13 +226,18 @@ def _full(seen: Observation, metrics: Metrics | None) -> Iterator[Finding]:
     usage = seen.load.kv_usage
     most = metrics.kv_usage_max or 0.0 if metrics is not None else 0.0
     waits = max(metrics.waiting or 0.0, metrics.waiting_max or 0.0) if metrics is not None else 0.0
-    fewer = _flags(seen, metrics).at_once
+    flags = _flags(seen, metrics)
+    fewer = flags.at_once
     if metrics is not None and not metrics.preemptions and 100 * most >= NEARLY_FULL and waits:
+        counts = bool(names_of(metric_names.PREEMPTIONS, metrics.engine))
+        follows = "preemptions are near" if counts else "they wait for room in it"
         yield Finding(
             "near",
             f"The cache is up to {100 * most:.0f} % full and {waits:,.0f} request"
-            f"{'s wait' if waits > 1 else ' waits'}: preemptions are near.",
-            f"Fewer at once (a lower {fewer}) or more cache prevents them; --watch 10 counts them.",
+            f"{'s wait' if waits > 1 else ' waits'}: {follows}.",
+            f"Fewer at once (a lower {fewer}) or more cache prevents them; --watch 10 counts them."
+            if counts
+            else f"Give the cache more: a higher {flags.pool}, {flags.others}; or send less.",
             drift=False,
             place=metrics.source,
         )
@@ -257,16 +282,29 @@ def _fewer_at_once(seen: Observation, metrics: Metrics | None, most: float) -> t
     return f"{flags.at_once} {max(1, whole)} ends most of them, at the price of a longer queue; {more}.", held
 
 
+_MORE: Mapping[str, str] = {
+    "KV used, p95": "The cache is fuller",
+    "running": "More requests run",
+    "waiting": "More requests wait",
+}
+
+
 def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
     """Name traffic that is not the planned one."""
+    longer: set[str] = set()
+    same_cache = not any(row.ok is False and row.name in ("available KV", "KV size", "KV blocks") for row in rows)
     for row in rows:
         if row.ok is not False or row.plan in (None, 0) or row.actual is None:
             continue
-        if row.name.endswith("tokens, median"):
+        if row.name.startswith(("prompt tokens", "output tokens")):
+            what = row.name.split()[0]
+            if what in longer:  # the mean says what the median has said
+                continue
+            longer.add(what)
             yield Finding(
                 "traffic",
-                f"The {row.name.split()[0]}s are {row.actual / row.plan:.1f}× as long as planned: the traffic, not the "
-                "memory.",
+                f"The {what}s are {row.actual / row.plan:.1f}× as long as planned"
+                f"{': the traffic, not the memory' if same_cache else ''}.",
                 "Plan again with the measured lengths (below).",
                 drift=True,
                 place=row.place,
@@ -279,11 +317,10 @@ def _traffic(plan: Plan | None, rows: Sequence[Row]) -> Iterator[Finding]:
                 drift=True,
                 place=row.place,
             )
-        elif plan is not None and row.name.startswith(("KV used, p95", "waiting")):
-            what = "The cache is fuller" if row.name.startswith("KV") else "More requests wait"
+        elif plan is not None and (words := _MORE.get(row.name.removesuffix(", now").removesuffix(", max"))):
             yield Finding(
                 "pressure",
-                f"{what} than planned: {row.actual:,.0f} against {row.plan:,.0f}{' %' if row.unit == '%' else ''}.",
+                f"{words} than planned: {row.actual:,.0f} against {row.plan:,.0f}{' %' if row.unit == '%' else ''}.",
                 "Compare the lengths and the rate with the plan's; preemptions follow when the cache is full.",
                 drift=True,
                 place=row.place,
@@ -470,6 +507,11 @@ def _out_of_memory(refusal: Refusal, engine: str) -> tuple[str, str]:
         return "the log does not show how far the engine had come.", f"{either} The log from its start on tells."
     if refusal.phase == LOADING:
         return "the weights do not fit.", "Use more GPUs (-tp) or smaller weights; no fraction helps."
+    if refusal.phase == PROFILING and "requests" in refusal.figures:
+        return (
+            f"sampling for {refusal.figures['requests']:,.0f} requests at once does not fit beside the weights.",
+            "Lower --max-num-seqs, or use more GPUs (-tp) or smaller weights.",
+        )
     if refusal.phase == PROFILING:
         return (
             "the largest batch does not fit beside the weights.",
@@ -497,7 +539,7 @@ def _settings(plan: Plan | None, differing: Sequence[Difference]) -> Iterator[Fi
             continue
         name = flag(item.name)
         if item.missing:
-            runs = "" if item.actual is None else f", which runs with {item.actual}"
+            runs = "" if item.actual is None or isinstance(item.actual, bool) else f", which runs with {item.actual}"
             words = f"{typed(item)} of the plan is missing on the server{runs}."
         else:
             words = f"{item.name}: the plan has {'none' if item.plan is None else item.plan}, the server {item.actual}."
@@ -518,7 +560,7 @@ def _version_words(item: Difference) -> tuple[str, bool]:
     try:
         old, new = (facts.rules(facts.parse_version(str(text))) for text in (item.plan, item.actual))
     except InputError:
-        return f"{words}.", True
+        return f"{words}, and the rules of one of them are not known: the terms may differ for that alone.", True
     changed = []
     if old.graphs_in_budget != new.graphs_in_budget:
         inside = "counts" if new.graphs_in_budget else "does not count"
@@ -537,6 +579,10 @@ def _version_words(item: Difference) -> tuple[str, bool]:
 
 
 def _again(plan: Plan | None, item: Difference) -> str:
+    try:
+        facts.parse_version(str(item.actual))
+    except InputError:
+        return "Nothing can be planned for it; without a plan, kvbudget check --log FILE says what it took."
     model = plan.document["model"]["name"] if plan is not None else "MODEL"
     return f"Plan again: kvbudget fit {model} … --engine-version {item.actual} --save-plan FILE."
 
@@ -606,13 +652,22 @@ PER_TOKEN = 0.02
 """By how much the bytes of a token must differ to be another cache."""
 
 
-def _pool(plan: Plan | None, rows: Sequence[Row], *, explained: bool) -> Iterator[Finding]:
+NOT_THE_POOL = frozenset(
+    {"data_parallel_size", "max_model_len", "enable_prefix_caching", "block_size", "kv_cache_dtype"}
+)
+"""Choices that change what the pool is used for and not how many bytes it has."""
+
+ANOTHER_CACHE = frozenset({"kv_cache_dtype", "tensor_parallel_size", "pipeline_parallel_size"})
+"""Choices that change the bytes of a token."""
+
+
+def _pool(plan: Plan | None, rows: Sequence[Row], explained: set[str]) -> Iterator[Finding]:
     """Name a cache that is not as planned where no term and no choice says why."""
     if plan is None:
         return
-    by_name = {row.name: row for row in rows if row.plan and row.actual is not None}
-    pool, tokens = by_name.get("available KV"), by_name.get("KV size")
-    if pool is not None and pool.ok is False and not explained:
+    by_name = {row.name: row for row in rows if row.plan is not None and row.actual is not None}
+    pool, tokens = by_name.get("available KV"), by_name.get("KV size") or by_name.get("KV blocks")
+    if pool is not None and pool.ok is False and not explained - NOT_THE_POOL:
         more = (pool.actual or 0) - (pool.plan or 0)
         side = "more" if more > 0 else "less"
         yield Finding(
@@ -626,18 +681,18 @@ def _pool(plan: Plan | None, rows: Sequence[Row], *, explained: bool) -> Iterato
         )
     if tokens is None or tokens.ok is not False:
         return
-    if pool is None or not pool.actual or not tokens.actual:
+    if pool is None or not pool.actual or not tokens.actual or tokens.name != "KV size":
         if not explained:
             yield Finding(
                 "kv_size",
-                f"The cache holds {tokens.actual:,.0f} tokens, {tokens.plan:,.0f} were planned.",
+                f"The cache holds {tokens.actual:,.0f} {tokens.unit}, {tokens.plan:,.0f} were planned.",
                 "Compare --gpu-memory-utilization, --kv-cache-dtype and --max-model-len with the plan's.",
                 drift=True,
                 place=tokens.place,
             )
         return
     seen, planned = pool.actual / tokens.actual, (pool.plan or 0) / (tokens.plan or 1)
-    if planned and abs(seen / planned - 1) > PER_TOKEN:
+    if planned and abs(seen / planned - 1) > PER_TOKEN and not explained & ANOTHER_CACHE:
         yield Finding(
             "bytes_per_token",
             f"A token takes {seen:,.0f} B of the pool, {planned:,.0f} were planned: another cache, not another size.",

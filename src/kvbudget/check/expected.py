@@ -19,11 +19,19 @@ ROOM = 0.05
 QUEUE = 5
 """Requests that may wait where nobody planned a queue, and beyond those that were planned."""
 
-RUNNING = 1
-"""Requests that may run beyond those that were planned."""
+RUNNING = 5
+RUNNING_ROOM = 0.25
+"""Requests that may run beyond the most that were planned, the larger of a number and a share: a day has more chances
+for a crowd than a simulation, and a tenth more may arrive."""
+
+MORE_PREEMPTIONS = 1.5
+"""Preemptions over the planned ones from which they are more than planned."""
 
 RATE_ROOM = 0.1
 """The share by which more requests may arrive than were planned."""
+
+MOST_ENGINES = 1 << 16
+"""Data-parallel engines that a deployment may have."""
 
 LARGEST = 1e12
 """No figure of an expectation lies above it, and none below nothing."""
@@ -38,9 +46,12 @@ class Expected(NamedTuple):
         running_max: The most requests that run.
         waiting_max: The most requests that wait.
         preemptions_per_s: How often a request loses its part of the cache.
+        preemptions_each: How often one request of the workload does, on average.
         requests_per_s: How often one arrives.
         prompt_p50: The median prompt, in tokens.
+        prompt_mean: The mean prompt.
         output_p50: The median answer, in tokens.
+        output_mean: The mean answer.
     """
 
     kv_p95: float | None
@@ -48,34 +59,40 @@ class Expected(NamedTuple):
     running_max: float | None
     waiting_max: float | None
     preemptions_per_s: float | None
+    preemptions_each: float | None
     requests_per_s: float | None
     prompt_p50: float | None
+    prompt_mean: float | None
     output_p50: float | None
+    output_mean: float | None
 
 
 def expected_of(plan: Plan | None) -> Expected:
     """Return what a plan expects of each of its engines: a simulation counts those of all together."""
     found = plan.expectation if plan is not None else {}
-    engines = (number_of(found, "engines") or _engines(plan)) if plan is not None else 1
+    engines = (number_of(found, "engines") or engines_of(plan)) if plan is not None else 1
     preemptions, rate = number_of(found, "preemptions_per_s"), number_of(found, "rate_per_s")
+    count, requests = number_of(found, "preemptions"), number_of(found, "requests")
     if preemptions is None:
-        count, seconds = number_of(found, "preemptions"), number_of(found, "simulated_s")
-        preemptions = count / seconds if count is not None and seconds and isfinite(count / seconds) else None
+        preemptions = _quotient(count, number_of(found, "simulated_s"))
     return Expected(
         kv_p95=_share(found, "p95"),
         kv_max=_share(found, "max"),
         running_max=number_of(found, "running", "max"),
         waiting_max=number_of(found, "waiting", "max"),
         preemptions_per_s=None if preemptions is None else preemptions / engines,
+        preemptions_each=_quotient(count, requests) if requests else _quotient(preemptions, rate),
         requests_per_s=None if rate is None else rate / engines,
         prompt_p50=number_of(found, "prompt_tokens", "p50"),
+        prompt_mean=number_of(found, "prompt_tokens", "mean"),
         output_p50=number_of(found, "output_tokens", "p50"),
+        output_mean=number_of(found, "output_tokens", "mean"),
     )
 
 
 def preemptions_line(planned: float | None) -> float:
     """Return the preemptions a second of one engine above which they are more than planned; unplanned ones all are."""
-    return 0.0 if planned is None else max(1.5 * planned, planned + 0.01)
+    return 0.0 if planned is None else max(MORE_PREEMPTIONS * planned, planned + 0.01)
 
 
 def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
@@ -88,12 +105,18 @@ def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
     return float(value) if 0 <= value <= LARGEST else None
 
 
+def _quotient(part: float | None, whole: float | None) -> float | None:
+    """Return one figure by another, None where either is missing, or no number comes of them."""
+    found = part / whole if part is not None and whole else None
+    return found if found is not None and isfinite(found) else None
+
+
 def _share(found: Mapping[str, Any], end: str) -> float | None:
     share = number_of(found, "kv_used", end)
     return share if share is not None and share <= 1 else None
 
 
-def _engines(plan: Plan) -> int:
-    """Return the engines of one deployment, for a plan that does not say how many it simulated."""
+def engines_of(plan: Plan) -> int:
+    """Return the data-parallel engines of one deployment."""
     found = plan.choices.get("data_parallel_size")
-    return found if type(found) is int and found > 0 else 1
+    return found if type(found) is int and 0 < found <= MOST_ENGINES else 1

@@ -51,6 +51,9 @@ _FRONT = re.compile(
     rf"(?:std(?:out|err)\s[FP]\s|\S{{1,100}} (?P<unit>{_UNIT})\[\d{{1,10}}\]: )?"
     # journalctl
     rf"|[A-Z][a-z]{{2}}\s{{1,2}}\d{{1,2}} {_CLOCK} \S{{1,100}} (?P<syslog_unit>{_UNIT})(?:\[\d{{1,10}}\])?: "
+    # stern and kubetail, where an engine's own prefix follows
+    r"|\[?(?P<stern>[a-z0-9][a-z0-9.-]{1,200})(?:\]| [a-z0-9][a-z0-9-]{0,62}) "
+    r"(?=\([\w.:-]{1,80} pid=\d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d{4}-)?\d\d-\d\d )"
     # docker compose logs
     r"|(?P<service>[A-Za-z0-9][\w.-]{0,100})\s{1,40}\|\s"
     r")"

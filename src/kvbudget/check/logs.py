@@ -270,7 +270,7 @@ class _Engine:
         rank = _rank(line.process)
         all_of_it = what == "server"
         further = self.phase == SERVING or (self.phase not in (UNSEEN, LOADING) and (all_of_it or not rank))
-        if key in self.begun or further:
+        if key in self.begun or (further and (all_of_it or not self.begun)):
             if line.pid != self.begun.get(key, line.pid) and len(self.over) < MAX_PROCESSES:
                 self.over.add((line.process, self.begun[key]))
             self.terms = {
@@ -323,7 +323,7 @@ class _Engine:
     def _count(self, row: Row, groups: Mapping[str, str], process: str) -> None:
         """Take in a line of statistics; several are counted together, which is much faster than one by one."""
         self._forget_load()
-        self.samples.append(groups)
+        self.samples.append(_of_each(groups) if groups.get("engines") else groups)
         if len(self.samples) >= BATCH:
             self._count_samples()
         if row.tells_preemptions and not self.preemptions:
@@ -415,8 +415,16 @@ _MIXED = (
 
 
 def _apart(terms: Mapping[_Key, Figure]) -> dict[_Key, Figure]:
-    """Return terms with activations and the graphs' estimate apart where a process prints their sum and the latter."""
-    found = dict(terms)
+    """Return terms with what is printed as a sum apart.
+
+    Activations and the graphs' estimate, where a process prints their sum and the latter; the blocks of data-parallel
+    engines, each of which prints those of all.
+    """
+    found = {key: figure for key, figure in terms.items() if key[0] != "all_blocks"}
+    together = [(key, figure) for key, figure in terms.items() if key[0] == "all_blocks"]
+    if not any(term == "num_gpu_blocks" for term, _, _ in found):
+        for (_, process, pid), figure in together:
+            found["num_gpu_blocks", process, pid] = figure._replace(value=figure.value // len(together))
     for (term, process, pid), whole in terms.items():
         part = terms.get(("cuda_graphs_estimated", process, pid)) if term == "activations_and_graphs" else None
         if part is not None and part.value <= whole.value:
@@ -458,6 +466,13 @@ def _numbers(texts: list[str]) -> list[float]:
         return [float(text) for text in texts if text]
     except ValueError:
         return [number for text in texts if (number := _number(text)[0]) is not None]
+
+
+def _of_each(groups: Mapping[str, str]) -> Mapping[str, str]:
+    """Return statistics of several engines together as those of one of them, in the mean."""
+    engines = max(1, int(groups["engines"]))
+    counts = {name: _number(groups[name])[0] for name in ("running", "waiting", "prompt", "generation")}
+    return {**groups, **{name: f"{count / engines:g}" for name, count in counts.items() if count is not None}}
 
 
 def _size(text: str, unit: str) -> float | None:

@@ -74,6 +74,11 @@ ROWS: tuple[Row, ...] = (
         {"length": ("max_model_len", COUNT)},
     ),
     Row(
+        "n_ctx_seq",
+        r"n_ctx_seq\s+= (?P<length>[0-9]{1,12})",
+        {"length": ("max_model_len", COUNT)},
+    ),
+    Row(
         "n_ctx_slot = ",
         r"n_ctx_slot = (?P<length>[0-9]{1,12})",
         {"length": ("max_model_len", COUNT)},

@@ -6,6 +6,8 @@ format strings of the released wheels 0.6.6 to 0.33.0, and public logs of older 
 
 from __future__ import annotations
 
+import re
+
 from kvbudget.check.observation import CAPTURING, LOADING, PROFILING, SERVING
 from kvbudget.check.rows import COUNT, FLAG, GIB_UNIT, SIZED, SMALLEST, Row, from_call, from_dict
 from kvbudget.facts.log_lines import PATTERNS
@@ -160,6 +162,13 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(" blocks: ", PATTERNS["gpu_blocks"], {"blocks": ("num_gpu_blocks", COUNT)}, phase=CAPTURING),
     Row(
+        "after num_gpu_blocks is",
+        rf"(?:(?P<device>Engine \d{{1,5}}): )?(?<! Engines: ){PATTERNS['all_blocks']}",
+        {"all_blocks": ("all_blocks", COUNT)},
+        phase=CAPTURING,
+        per_device=True,
+    ),
+    Row(
         "num_gpu_blocks_override=",
         r"Overriding num_gpu_blocks=[0-9]{1,15} with num_gpu_blocks_override=(?P<blocks>[0-9]{1,15})",
         {"blocks": ("num_gpu_blocks", COUNT)},
@@ -201,7 +210,7 @@ ROWS: tuple[Row, ...] = (
     Row("Prefix cache hit rate: GPU", rf"Prefix cache hit rate: GPU: (?P<hits>{_NUMBER})%", stats=True, phase=SERVING),
     Row(
         "Waiting: ",
-        rf"(?:{_THROUGHPUT})?Running: (?P<running>{_REQUESTS}) reqs, Waiting: (?P<waiting>{_REQUESTS}) reqs,"
+        rf"(?:(?P<engines>[0-9]{{1,5}}) Engines Aggregated: )?(?:{_THROUGHPUT})?Running: (?P<running>{_REQUESTS}) reqs, Waiting: (?P<waiting>{_REQUESTS}) reqs,"
         rf".{{0,400}}?[A-Z]{{3}} KV cache usage: (?P<kv_usage>{_NUMBER})%(?:, Prefix cache hit rate: (?P<hits>{_NUMBER})%)?",
         stats=True,
         phase=SERVING,
@@ -265,10 +274,26 @@ ROWS: tuple[Row, ...] = (
         anyones=True,
     ),
     Row(
+        "out of memory occurred",
+        PATTERNS["warm_up_out_of_memory"],
+        refusal="out_of_memory",
+        errors={"requests": COUNT},
+    ),
+    Row(
         "out of memory",
-        r"CUDA error: out of memory|Cuda failure (?:\d+ )?'out of memory'",
+        r"(?:CUDA|HIP)(?: driver)? error: out of memory|Cuda failure (?:\d+ )?'out of memory'",
         refusal="out_of_memory",
         anyones=True,
+    ),
+    *(
+        Row(words, re.escape(words), refusal="out_of_memory", anyones=True)
+        for words in (
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "cudaErrorMemoryAllocation",
+            "hipErrorOutOfMemory",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "would exceed allowed memory",  # a card of which torch may have a part
+        )
     ),
     Row("Error in memory profiling", r"Error in memory profiling", refusal="memory_changed"),
 )

@@ -91,7 +91,7 @@ class Metrics:
 
     Args:
         source: The address or file.
-        engine: "vllm", "sglang", "llama.cpp".
+        engine: "vllm", "sglang", "llama.cpp", "tensorrt-llm", "lmdeploy", "tgi".
         over_time: Whether they are those of a range, and not of a moment.
         models: Names of what is served.
         engines: How many engines there are (data-parallel replicas, pods), of a range in the mean.
@@ -104,7 +104,7 @@ class Metrics:
         waiting_max: The most of one engine.
         preemptions: Requests that lost their cache since the start, or in the range.
         preemptions_per_s: Their rate, None where the time is not known.
-        preemptions_per_s_max: The highest of a range.
+        preemptions_per_s_max: The highest of one engine over some minutes of a range.
         finished: Requests finished in the same time.
         requests_per_s: Their rate.
         seconds: The time that the counts cover: since the process began, of a range as much as has engines.
@@ -180,7 +180,11 @@ def read_metrics(text: str, source: str = "metrics", now: float | None = None) -
         by_name.setdefault(sample.name, []).append(sample)
     engine = next((row.engine for row in facts.METRIC_NAMES if _found(by_name, row.names)), None)
     if engine is None:
-        what = "has no metric of a known engine (vllm:…, sglang:…, llamacpp:…)" if text.strip() else "is empty"
+        what = (
+            "has no metric of a known engine (vllm:…, sglang:…, llamacpp:…, trtllm_…, lmdeploy:…, tgi_…)"
+            if text.strip()
+            else "is empty"
+        )
         raise InputError(f"{shown(source)} {what}; give an engine's own /metrics.")
     started = [sample.value for sample in by_name.get(facts.STARTED, ()) if sample.value > 0]
     seconds = now - min(started) if now is not None and started and now > min(started) else None
@@ -284,8 +288,31 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
 
 
 def poorest(configs: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the configuration of the engine with the fewest blocks."""
-    return min(configs, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
+    """Return the configuration of the engine with the fewest blocks, which are its own.
+
+    Data-parallel engines behind one address all tell the blocks of all of them together, as vLLM adds them up from 0.9
+    on (v1/engine/core_client.py: "Sum num_gpu_blocks from all engines in DP case"); the size in tokens, where it is
+    told, is one engine's.
+    """
+    engines: dict[tuple[str | None, ...], set[str | None]] = {}
+    for labels in configs:
+        engines.setdefault(_address(labels), set()).add(labels.get("engine"))
+    own = [_of_one(labels, len(engines[_address(labels)])) for labels in configs]
+    return min(own, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
+
+
+def _address(labels: Mapping[str, str]) -> tuple[str | None, ...]:
+    return labels.get("job"), labels.get("instance")
+
+
+def _of_one(labels: Mapping[str, str], engines: int) -> Mapping[str, str]:
+    """Return a configuration with the blocks of one of so many engines."""
+    blocks, size, tokens = (
+        _finite(labels.get(name, "")) for name in ("num_gpu_blocks", "block_size", "kv_cache_size_tokens")
+    )
+    if engines == 1 or not blocks or (size and blocks * size == tokens):
+        return labels
+    return {**labels, "num_gpu_blocks": f"{blocks // engines:.0f}"}
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

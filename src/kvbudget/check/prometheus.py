@@ -31,6 +31,9 @@ POINTS = 500
 SHORTEST_STEP_S = 15
 SHORTEST_WINDOW_S = 60
 
+RATE_WINDOW_S = 300
+"""Over how long a rate is taken at least, as the rules of `kvbudget emit` take it."""
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _RANGE = re.compile(r"([1-9][0-9]{0,6})([smhdw])")
 MAX_RANGE_S = 90 * 86400
@@ -94,14 +97,14 @@ def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], floa
     q, step, counts = _seen(q, engine)
     whole = f"[{q.seconds}s]"
     peak = f"max_over_time({{}}[{max(SHORTEST_WINDOW_S, step)}s])"
-    rate = f"rate({{}}[{max(SHORTEST_WINDOW_S, 4 * step)}s])"
+    rate = f"rate({{}}[{max(RATE_WINDOW_S, 4 * step)}s])"
 
     def mean(meaning: str) -> float | None:
         values = _range(q, f"avg({_each(q, meaning, engine)})", step)
         return ratio(sum(values), len(values))
 
-    def most(meaning: str, pattern: str, function: str = "max") -> float | None:
-        return max(_range(q, f"{function}({_each(q, meaning, engine, pattern)})", step), default=None)
+    def most(meaning: str, pattern: str) -> float | None:
+        return max(_range(q, f"max({_each(q, meaning, engine, pattern)})", step), default=None)
 
     def grown(meaning: str) -> float | None:
         return _one(q, f"sum({_each(q, meaning, engine, f'increase({{}}{whole})')})")
@@ -125,7 +128,7 @@ def _fleet(q: Question, engine: str, running: list[tuple[Mapping[str, str], floa
         waiting_max=most(facts.WAITING, peak),
         preemptions=count,
         preemptions_per_s=ratio(count, seen_s),
-        preemptions_per_s_max=most(facts.PREEMPTIONS, rate, "sum"),
+        preemptions_per_s_max=most(facts.PREEMPTIONS, rate),
         finished=done,
         requests_per_s=ratio(done, seen_s),
         seconds=seen_s,

@@ -38,7 +38,8 @@ class Row(NamedTuple):
         errors: Group -> unit of an error's figures.
         again: Which figure counts where a process prints one more than once: the newest, or one of the words above.
         starts: What begins with this line: "server" or "engine".
-        stats: A line of statistics: groups running, waiting, kv_usage (percent) or kv_share, prompt, generation, hits.
+        stats: A line of statistics: groups running, waiting, kv_usage (percent) or kv_share, prompt, generation, hits;
+            engines, where they are those of several together.
         settings: Reads the group "settings" into names and values.
         tells_preemptions: The engine that prints these statistics logs its preemptions too: no line means none.
         typed: Those settings are what the operator typed.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.check.observation import Place, Said
 from kvbudget.deployment import Deployment, flag
 from kvbudget.engines import vllm
-from kvbudget.errors import InputError, KvbudgetError
-from kvbudget.facts import vllm as facts
+from kvbudget.errors import KvbudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kvbudget.check.metrics import Metrics
     from kvbudget.check.observation import Observation
@@ -35,6 +37,13 @@ SETTINGS = (
     "enable_prefix_caching",
 )
 """Choices that move the pool or what it serves, by their names in a budget's `settings`."""
+
+ASKED = ("dtype", "quantization", "async_scheduling", "speculative_config", "enable_lora", "max_loras", "max_lora_rank")
+"""Choices that move the terms and that a server's configuration tells in words of its own (`awq_marlin` for awq): what
+was asked for is compared."""
+
+ADDS_TERMS = ("quantization", "speculative_config", "enable_lora")
+"""Those that are a difference too where the server alone has them."""
 
 FIXES_POOL = ("num_gpu_blocks_override",)
 """Choices that nobody makes unless asked to: where the plan has none, the server's own is a difference."""
@@ -82,7 +91,46 @@ def differences(plan: Plan, seen: Observation, metrics: Metrics | None) -> tuple
         elif planned is not None or name in plan.choices or name in FIXES_POOL:
             given = name in seen.flags
             found.append(Difference(name, planned, said.value, name in plan.choices and not given, str(said.place)))
+    for name in _asked_of(seen):
+        different = _asked(name, plan, seen)
+        if different is not None:
+            found.append(different)
+        elif name in plan.choices:
+            same += 1
     return tuple(found), same
+
+
+def _asked_of(seen: Observation) -> Iterator[str]:
+    """Yield the choices that are compared by what was asked for, where the log has that."""
+    if seen.engine != "vllm" or not seen.flags:
+        return
+    adapters = seen.flags.get("enable_lora")
+    yield from (name for name in ASKED if "max_lora" not in name or (adapters is not None and adapters.value))
+
+
+def _asked(name: str, plan: Plan, seen: Observation) -> Difference | None:
+    """Return how what the server was asked for differs from what the plan asks for, None where it does not."""
+    planned, said = plan.choices.get(name), seen.flags.get(name)
+    if said is None or said.value in (None, "auto", {}):
+        return _missing(name, plan, seen)
+    if planned is None:
+        adds = name in ADDS_TERMS and said.value and not plan.budget["settings"].get(name)
+        return Difference(name, None, said.value, missing=False, place=str(said.place)) if adds else None
+    alike = _same_draft if isinstance(planned, dict) and isinstance(said.value, dict) else partial(_alike, name)
+    return (
+        None
+        if alike(planned, said.value)
+        else Difference(name, planned, said.value, missing=False, place=str(said.place))
+    )
+
+
+def _same_draft(planned: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
+    """Return whether two configurations draft alike, by what both say; a draft may have several names."""
+    return all(
+        planned[name] == actual[name]
+        for name in ("method", "num_speculative_tokens")
+        if name in planned.keys() & actual.keys()
+    )
 
 
 def _actual(name: str, seen: Observation, metrics: Metrics | None) -> Said | None:
@@ -127,13 +175,19 @@ _PLAIN_DEFAULTS: Mapping[str, Any] = {
     "enable_expert_parallel": False,
     "enforce_eager": False,
     "kv_cache_dtype": "auto",
+    "enable_lora": False,
+    "max_loras": 1,
+    "max_lora_rank": 16,
 }
 
-_RULED_DEFAULTS = ("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens")
+_RULED_DEFAULTS = ("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "async_scheduling")
 
 
 def _default(name: str, plan: Plan, seen: Observation) -> Any:  # noqa: ANN401 - any choice
     """Return what the server's version takes where nobody says, None where that is not known."""
+    if name == "dtype":  # the model's own, which the server tells
+        said = seen.resolved.get(name)
+        return str(said.value).removeprefix("torch.") if said is not None else None
     if name not in _RULED_DEFAULTS:
         return _PLAIN_DEFAULTS.get(name)
     version = str(seen.version.value) if seen.version is not None else plan.engine_version
@@ -147,16 +201,18 @@ def _default(name: str, plan: Plan, seen: Observation) -> Any:  # noqa: ANN401 -
 def _version_difference(plan: Plan, seen: Observation) -> Difference | None:
     if seen.version is None or seen.engine != "vllm":
         return None
-    try:
-        runs = facts.parse_version(str(seen.version.value))
-        made_for = facts.parse_version(plan.engine_version)
-    except InputError:
-        return None
-    if runs[:2] == made_for[:2]:
+    runs, made_for = (_minor(text) for text in (seen.version.value, plan.engine_version))
+    if runs is None or made_for is None or runs == made_for:
         return None
     return Difference(
         "engine_version", plan.engine_version, str(seen.version.value), missing=False, place=str(seen.version.place)
     )
+
+
+def _minor(version: object) -> tuple[int, int] | None:
+    """Return major and minor of any version, those whose rules are not known included; None where it is none."""
+    found = re.match(r"v?(\d{1,4})\.(\d{1,4})(?!\d)", str(version))
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _alike(name: str, planned: object, actual: object) -> bool:
@@ -164,6 +220,8 @@ def _alike(name: str, planned: object, actual: object) -> bool:
     if name == "kv_cache_dtype":
         texts = {_type(planned), _type(actual)}
         return len(texts) == 1 or texts <= SAME_KV_TYPES
+    if name in ("dtype", "quantization"):
+        return _type(planned) == _type(actual)
     if isinstance(actual, str):
         actual = {"True": True, "False": False, "None": None}.get(actual, actual)
     try:
@@ -173,7 +231,8 @@ def _alike(name: str, planned: object, actual: object) -> bool:
 
 
 def _type(value: object) -> str:
-    return str(value).removeprefix("torch.").replace("fp8_e4m3", "fp8")
+    name = str(value).removeprefix("torch.").removesuffix("_marlin").replace("fp8_e4m3", "fp8")
+    return {"half": "float16", "float": "float32"}.get(name, name)
 
 
 # -- a deployment from a server's own words
@@ -258,4 +317,5 @@ def typed(difference: Difference) -> str:
     if isinstance(difference.plan, bool):
         name = flag(difference.name)
         return name if difference.plan else f"--no-{name[2:]}"
-    return f"{flag(difference.name)} {difference.plan}"
+    value = f"'{json.dumps(difference.plan)}'" if isinstance(difference.plan, dict) else difference.plan
+    return f"{flag(difference.name)} {value}"

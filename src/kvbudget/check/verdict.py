@@ -7,11 +7,21 @@ cause in a sentence with the change to make. Preemptions come first: a card look
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.budgeting import LOADED
 from kvbudget.check.causes import causes
-from kvbudget.check.expected import QUEUE, RATE_ROOM, ROOM, RUNNING, expected_of, preemptions_line
+from kvbudget.check.expected import (
+    MORE_PREEMPTIONS,
+    QUEUE,
+    RATE_ROOM,
+    ROOM,
+    RUNNING,
+    RUNNING_ROOM,
+    expected_of,
+    preemptions_line,
+)
 from kvbudget.check.observation import Observation
 from kvbudget.check.settings import differences
 from kvbudget.errors import InputError
@@ -314,7 +324,10 @@ def _row(name: str, term: _Term, wanted: _Planned | None, actual: float, slack: 
         return Row(term.title, term.unit, None, None, None, actual, None, place)
     if name == "weights":
         slack += max(SMALL_TENSORS, wanted.best * WEIGHTS_TOLERANCE)
-    ok = wanted.low - slack <= actual <= wanted.high + slack
+    there = (
+        max(0.0, actual) if name == "available_kv_cache_memory" else actual
+    )  # a plan has nothing, not less than that
+    ok = wanted.low - slack <= there <= wanted.high + slack
     return Row(term.title, term.unit, *wanted, actual, ok, place)
 
 
@@ -335,18 +348,22 @@ def _load_rows(plan: Plan | None, seen: Observation, metrics: Metrics | None) ->
     running, waiting = (metrics.running_max, metrics.waiting_max) if metrics is not None else (None, None)
     if load.running.count or running is not None:
         most = max(load.running.largest, running or 0)
-        yield _under(f"running, {most_of}", REQUESTS, expected.running_max, most, where, room=RUNNING)
+        room = max(RUNNING, RUNNING_ROOM * (expected.running_max or 0))
+        yield _under(f"running, {most_of}", REQUESTS, expected.running_max, most, where, room=room)
     if load.waiting.count or waiting is not None:
         most = max(load.waiting.largest, waiting or 0)
         yield _under(f"waiting, {most_of}", REQUESTS, expected.waiting_max, most, where, room=QUEUE)
     yield from _preemption_rows(expected, seen, metrics)
     if metrics is not None:
-        for title, lengths, wanted in (
-            ("prompt tokens, median", metrics.prompt, expected.prompt_p50),
-            ("output tokens, median", metrics.output, expected.output_p50),
+        for title, lengths, wanted, mean in (
+            ("prompt tokens", metrics.prompt, expected.prompt_p50, expected.prompt_mean),
+            ("output tokens", metrics.output, expected.output_p50, expected.output_mean),
         ):
-            if lengths is not None:
-                yield _length_row(title, wanted, lengths.quantile(0.5), lengths.bucket(0.5), where)
+            if lengths is None:
+                continue
+            yield _length_row(f"{title}, median", wanted, lengths.quantile(0.5), lengths.bucket(0.5)[0], where)
+            if mean is not None:  # which no bucket hides
+                yield _length_row(f"{title}, mean", mean, lengths.mean, lengths.mean, where)
         if metrics.requests_per_s is not None:
             rate = _of_all(expected.requests_per_s, metrics)
             yield _under("requests", PER_SECOND, rate, metrics.requests_per_s, where, room=RATE_ROOM * (rate or 0))
@@ -378,8 +395,23 @@ def _preemption_rows(expected: Expected, seen: Observation, metrics: Metrics | N
         wanted = _of_all(each, metrics)
         ok = rate <= preemptions_line(each) * metrics.engines
         yield Row("preemptions", PER_SECOND, wanted, wanted, wanted, rate, ok, where)
-        return
-    yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0 or bool(each), where)
+        most = metrics.preemptions_per_s_max
+        if most is not None:  # an hour of them is lost in the mean of a day; an alert sees it
+            yield Row("preemptions, max", PER_SECOND, each, each, each, most, most <= preemptions_line(each), where)
+    elif not each:
+        yield Row("preemptions", PLAIN, 0.0, 0.0, 0.0, count, count == 0, where)
+    else:  # some were planned, and nobody knows in what time these came: so many requests have so many
+        wanted = _of_so_many(expected, metrics)
+        known = count == 0 or None if wanted is None else count <= ceil(MORE_PREEMPTIONS * wanted)
+        yield Row("preemptions", PLAIN, wanted, wanted, wanted, count, known, where)
+
+
+def _of_so_many(expected: Expected, metrics: Metrics | None) -> float | None:
+    """Return the preemptions that are planned for the requests that came so far, None where nobody counted them."""
+    each = expected.preemptions_each
+    if each is None or metrics is None or metrics.finished is None:
+        return None
+    return each * (metrics.finished + (metrics.running or 0.0) + (metrics.waiting or 0.0))
 
 
 def preemptions_of(seen: Observation, metrics: Metrics | None) -> float | None:
@@ -395,7 +427,7 @@ def _under(title: str, unit: str, wanted: float | None, actual: float, where: st
     return Row(title, unit, wanted, wanted, wanted, actual, ok, where)
 
 
-def _length_row(title: str, wanted: float | None, actual: float, bounds: tuple[float, float], where: str) -> Row:
-    """Return a row of lengths: it is well if the bucket's lower bound is not far above the plan."""
-    ok = None if wanted is None else bounds[0] <= wanted * LONGER_TRAFFIC
+def _length_row(title: str, wanted: float | None, actual: float, least: float, where: str) -> Row:
+    """Return a row of lengths: it is well if what they certainly are is not far above the plan."""
+    ok = None if wanted is None else least <= wanted * LONGER_TRAFFIC
     return Row(title, TOKENS, wanted, wanted, wanted, actual, ok, where)

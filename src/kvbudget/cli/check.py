@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import sys
@@ -278,20 +279,28 @@ _GZIP = b"\x1f\x8b"
 def _opened(path: str, advice: str = "give --log FILE") -> Iterator[BinaryIO]:
     """Yield a file's bytes, unpacked if they are compressed; it is opened once, as a pipe gives its bytes once."""
     if path == "-":
-        yield sys.stdin.buffer
+        stream: Any = sys.stdin.buffer
+        with _unpacked(stream if hasattr(stream, "peek") else io.BufferedReader(stream)) as file:
+            yield file
         return
     try:
         opened = Path(path).open("rb")  # noqa: SIM115 - closed below
-        compressed = opened.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
+        opened.peek(1)  # of a folder, there is nothing to read
     except OSError as error:
         to_do = f"; {advice}" if isinstance(error, FileNotFoundError) else ""
         raise AccessError(f"{path[:200]} cannot be read: {error.strerror or error}{to_do}.") from None
-    with opened as file:
-        if compressed:
-            with gzip.open(file, "rb") as unpacked:
-                yield unpacked  # type: ignore[misc] # a binary reader
-        else:
-            yield file
+    with opened, _unpacked(opened) as file:
+        yield file
+
+
+@contextmanager
+def _unpacked(stream: io.BufferedReader) -> Iterator[BinaryIO]:
+    """Yield a stream's bytes, unpacked if they begin as gzip does."""
+    if stream.peek(len(_GZIP))[: len(_GZIP)] == _GZIP:
+        with gzip.open(stream, "rb") as unpacked:
+            yield unpacked  # type: ignore[misc] # a binary reader
+    else:
+        yield stream
 
 
 def _read_metrics(where: str | None) -> Metrics | None:
@@ -372,6 +381,9 @@ def _lesson(found: Check) -> tuple[dict[str, float], str]:
         )
     figures = {name: seen.largest(name) for name in PARTS}
     terms = {name: figure.value for name, figure in figures.items() if figure is not None}
+    both, weights = seen.largest("consumed"), seen.largest("weights")
+    if both is not None and weights is not None and both.value >= weights.value:  # since 0.27 one figure for two parts
+        terms.setdefault("non_torch", both.value - weights.value)
     when = f"{seen.first_time} (start {seen.starts})" if seen.starts > 1 else seen.first_time
     said = (when or str(sorted(terms.items())), seen.model.value if seen.model else "", seen.instance)
     return terms, " ".join(map(str, filter(None, said)))

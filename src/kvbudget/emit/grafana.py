@@ -130,11 +130,12 @@ def _dashed(name: str) -> dict[str, Any]:
 def _capacity(limits: Limits, labels: str) -> dict[str, Any]:
     """Return a table of the engines' caches; their sizes are labels, which no graph can draw."""
     low, high = limits.num_gpu_blocks
+    each = "; data-parallel engines tell their blocks together" if limits.engines > 1 else ""
     shown = ("instance", "engine", "num_gpu_blocks", "block_size", "kv_cache_size_tokens", "gpu_memory_utilization")
     return {
         "type": "table",
         "title": f"KV cache; plan: {low:,} to {high:,} blocks of {limits.block_size} tokens",
-        "description": f"The plan's best figure is {limits.kv_cache_size_tokens:,} tokens.",
+        "description": f"The plan's best figure is {limits.kv_cache_size_tokens:,} tokens{each}.",
         "datasource": SOURCE,
         "targets": [
             {

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from kvbudget.budgeting import DOES_NOT_FIT
-from kvbudget.check.expected import QUEUE, ROOM, expected_of, preemptions_line
+from kvbudget.check.expected import QUEUE, ROOM, engines_of, expected_of, preemptions_line
 from kvbudget.check.metrics import names_of
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import metric_names as facts
@@ -39,6 +39,7 @@ class Limits:
         block_size: Tokens of a block.
         kv_cache_size_tokens: What the engine's log was planned to say.
         max_num_seqs: Requests that may run at once.
+        engines: Data-parallel engines of the plan.
         kv_full: The share of the cache from which pressure is near.
         kv_expected: The share that is expected to be in use 95 % of the time; None where nobody simulated it.
         preemptions_per_s: The rate that is expected; None where nobody simulated it.
@@ -53,6 +54,7 @@ class Limits:
     block_size: int
     kv_cache_size_tokens: int
     max_num_seqs: int | None
+    engines: int
     kv_full: float
     kv_expected: float | None = None
     preemptions_per_s: float | None = None
@@ -99,6 +101,7 @@ def limits_of(plan: Plan) -> Limits:
         block_size=_whole(plan, "block_size", _LONGEST_BLOCK),
         kv_cache_size_tokens=_whole(plan, "kv_cache_size_tokens", MOST_BLOCKS * _LONGEST_BLOCK),
         max_num_seqs=_seqs(plan),
+        engines=engines_of(plan),
         kv_full=round(min(FULLEST, max(FULL, (expected.kv_p95 or 0.0) + ROOM)), 4),
         kv_expected=expected.kv_p95,
         preemptions_per_s=expected.preemptions_per_s,

@@ -23,16 +23,32 @@ def capacity_differs(limits: Limits, selector: str) -> str:
     The number of blocks is a label, which PromQL compares as text: the range that the plan allows is a pattern, one
     for each size of a block, so that the same tokens in other blocks are the same cache. An engine that has not yet
     sized its cache says `None`, and is no match.
+
+    Data-parallel engines behind one address each tell the blocks of all that are there: the whole deployment, or an
+    equal part of it.
     """
     name = names_of(facts.CONFIG, limits.engine)[0]
-    low, high = limits.num_gpu_blocks
+    sized = f'{name}{{num_gpu_blocks=~"[0-9]+"}}'
+    parts = [count for count in range(1, limits.engines + 1) if limits.engines % count == 0]
+    differs = [f"{sized} unless ({_planned(limits, name, count)})" for count in parts]
+    if len(parts) > 1:
+        differs = [
+            f"({query}) and on (job, instance) count by (job, instance) ({sized}) == {count}"
+            for query, count in zip(differs, parts, strict=True)
+        ]
+    query = " or ".join(differs)
+    chosen = of_selected(limits.engine, selector)
+    return f"({query}){chosen}" if chosen and len(parts) > 1 else f"{query}{chosen}"
+
+
+def _planned(limits: Limits, name: str, engines: int) -> str:
+    """Return a query for caches of the plan's size where so many engines tell their blocks together."""
+    low, high = (end * engines for end in limits.num_gpu_blocks)
     fewest, most = low * limits.block_size, (high + 1) * limits.block_size - 1
-    planned = [
+    return " or ".join(
         f'{name}{{block_size="{size}", num_gpu_blocks=~"{range_pattern(fewest // size, most // size)}"}}'
         for size in sorted({*BLOCK_SIZES, limits.block_size})
-    ]
-    sized = f'{name}{{num_gpu_blocks=~"[0-9]+"}}'
-    return f"{sized} unless ({' or '.join(planned)}){of_selected(limits.engine, selector)}"
+    )
 
 
 def range_pattern(low: int, high: int) -> str:

@@ -114,6 +114,7 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
     )
     low, high = limits.num_gpu_blocks
     blocks = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    each = ", for each engine that is behind the address" if limits.engines > 1 else ""
     yield _Alert(
         "KvbudgetCapacityChanged",
         capacity_differs(limits, selector),
@@ -121,5 +122,5 @@ def _alerts(limits: Limits, selector: str) -> Iterator[_Alert]:
         "warning",
         "The KV cache is not of the planned size",
         "The engine has {{ $labels.num_gpu_blocks }} blocks of {{ $labels.block_size }} tokens; the plan is "
-        f"{blocks} of {limits.block_size}. Ask why: kvbudget check plan.json --log FILE.",
+        f"{blocks} of {limits.block_size}{each}. Ask why: kvbudget check plan.json --log FILE.",
     )

@@ -88,7 +88,7 @@ def _figure(text: str) -> int | float | str:
         return text
 
 
-def _derived(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]:
+def _derived(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | str | None]]:
     """Yield the figures that follow from a line's own; None where one does not apply."""
     yield from _of_tokens(f)
     if "pool" in f:
@@ -106,6 +106,10 @@ def _derived(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]:
         yield "fraction_that_starts", int(100 * f["free"] / f["total"]) / 100
     if "waiting" in f:
         yield "queue", f["waiting"] or None
+    if "recompute" in f:
+        yield "later", "is computed again later"
+    if "swap" in f:
+        yield "later", "is copied to the host's memory and back later"
 
 
 def _of_tokens(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]:
@@ -125,5 +129,7 @@ def _of_tokens(f: Mapping[str, Any]) -> Iterable[tuple[str, int | float | None]]
         yield "times", f["tokens"] / f["length"]
     if "kv_share" in f:
         yield "usage", round(100 * f["kv_share"], 1)
+    if "bytes" in f:
+        yield "bytes_gib", f["bytes"] / GIB
     if f.get("cells"):
         yield "cell_bytes", round(f["size"] * MIB / f["cells"])

@@ -78,7 +78,36 @@ _VLLM = (
         "engine/llm_engine.py",
         (
             "{blocks:,} blocks of the cache on each GPU; with blocks of {block_size} tokens that is {tokens:,} tokens.",
-            "One block of them stays empty.",
+            "V1 keeps one block of them empty.",
+        ),
+    ),
+    LogLine(
+        "all_blocks",
+        "Blocks of the cache",
+        rf"vllm cache_config_info with initialization after num_gpu_blocks is: (?P<all_blocks>{_COUNT})",
+        "0.9 to 0.11; later with VLLM_LOGGING_LEVEL=DEBUG",
+        "v1/metrics/loggers.py",
+        ("{all_blocks:,} blocks of the cache; with --data-parallel-size those of all its engines together.",),
+    ),
+    LogLine(
+        "blocks_override",
+        "Blocks that were chosen",
+        rf"Overriding num_gpu_blocks=(?P<had>{_COUNT}) with num_gpu_blocks_override=(?P<made>{_COUNT})",
+        "all",
+        _CACHE,
+        (
+            "The cache has {made:,} blocks because --num-gpu-blocks-override says so; the memory has room for {had:,}, and --gpu-memory-utilization does not change it.",
+        ),
+    ),
+    LogLine(
+        "batched_tokens",
+        "Tokens of a step",
+        rf"Chunked prefill is enabled with max_num_batched_tokens=(?P<batched>{_COUNT})",
+        "all of V1, and V0 with chunked prefill",
+        "config/scheduler.py",
+        (
+            "A step computes at most {batched:,} tokens of all requests together: longer prompts take several steps.",
+            "Peak activations grow with it; a lower --max-num-batched-tokens leaves more for the cache.",
         ),
     ),
     LogLine(
@@ -215,6 +244,16 @@ _VLLM = (
         ),
     ),
     LogLine(
+        "mamba_padding",
+        "Padding of a state",
+        rf"Padding mamba page size by (?P<percent>{_NUMBER})%",
+        "V1",
+        "platforms/interface.py",
+        (
+            "A state is stored as if it were {percent:g} % larger, so that its page is as large as attention's: so much of the states' part of the cache is empty.",
+        ),
+    ),
+    LogLine(
         "padding_layers",
         "Padding layers",
         r"Add (?P<layers>[0-9]+) padding layers, may waste at most (?P<percent>[0-9]+(?:\.[0-9]+)?)% KV cache memory",
@@ -240,12 +279,12 @@ _VLLM = (
     LogLine(
         "preempted_v0",
         "Preemption",
-        r"Sequence group \S+ is preempted by \S+ mode because there is not enough KV cache space"
-        r"(?:.*?total_num_cumulative_preemption=(?P<preemptions>[0-9]+))?",
+        r"Sequence group \S+ is preempted by (?:PreemptionMode\.)?(?:(?P<swap>SWAP)|(?P<recompute>RECOMPUTE)|\S+) mode because "
+        r"there is not enough KV cache space(?:.*?total_num_cumulative_preemption=(?P<preemptions>[0-9]+))?",
         "V0 alone; V1 logs no line for a preemption",
         "core/scheduler.py",
         (
-            "The cache was full, and a running request lost its part; it is computed again later.",
+            "The cache was full, and a running request lost its part, which {later}.",
             "{preemptions:,} preemptions so far.",
             "Many of them mean overload: fewer requests at once (--max-num-seqs) or more cache.",
         ),
@@ -263,6 +302,30 @@ _VLLM = (
             "Of {capacity} this process holds {own} and {unused} are free; the rest is other processes'.",
             "While loading, the weights do not fit: more GPUs or smaller weights.",
             "While serving, the cache took what the activations need: lower --gpu-memory-utilization or --max-num-batched-tokens (a failing start-up check asks for the opposite).",
+        ),
+    ),
+    LogLine(
+        "warm_up_out_of_memory",
+        "Error: out of memory",
+        rf"out of memory occurred when warming up (?P<what>sampler|pooler)(?: \([^)]{{0,80}}\))? with (?P<requests>{_COUNT}) dummy requests",
+        "0.8 on",
+        "v1/worker/gpu_model_runner.py",
+        (
+            "The {what} had no room for {requests:,} requests at once, as many as --max-num-seqs allows: a start-up failure.",
+            "Lower --max-num-seqs; where the cache was made already, a lower --gpu-memory-utilization leaves room too.",
+        ),
+    ),
+    LogLine(
+        "profile_v0",
+        "Where the memory went in V0",
+        rf"Memory profiling results: total_gpu_memory=(?P<total>{_GIB})\s?GiB initial_memory_usage=(?P<initial>{_GIB})\s?GiB "
+        rf"peak_torch_memory=(?P<peak>{_GIB})\s?GiB.{{0,400}}?non_torch_memory=(?P<non_torch>{_GIB})\s?GiB "
+        rf"kv_cache_size=(?P<kv>{_GIB})\s?GiB gpu_memory_utilization=(?P<fraction>{_NUMBER})",
+        "V0, late 2024",
+        "worker/worker.py",
+        (
+            "{kv:g} GiB for the KV cache: {total:g} × {fraction:g}, less {peak:g} that weights and activations took at their peak and {non_torch:g} outside torch.",
+            "{initial:g} GiB were in use before the profile run: the weights, and what else is on the card.",
         ),
     ),
     LogLine(
@@ -452,6 +515,12 @@ _LLAMACPP = (
         "The cells are those of -c; slots share them (--kv-unified) or have each their part.",
     ),
     _buffer(
+        "llamacpp_slot",
+        "Context of a slot",
+        rf"\bn_ctx_(?:per_seq|seq|slot)\s{{0,20}}= (?P<slot>{_COUNT})",
+        "One request may have {slot:,} tokens: -c divided by -np, or all of it with --kv-unified.",
+    ),
+    _buffer(
         "llamacpp_state",
         "State",
         rf"llama_memory_recurrent:\s+(?P<device>{_DEVICE}) RS buffer size =\s+(?P<size>{_MIB}) MiB",
@@ -478,7 +547,41 @@ _LLAMACPP = (
     ),
 )
 
-LOG_LINES: tuple[LogLine, ...] = tuple(chain(_VLLM, _SGLANG, _LLAMACPP))
+_OTHERS = (
+    LogLine(
+        "trtllm_cache",
+        "KV cache",
+        rf"Allocated? (?P<bytes>{_COUNT}) bytes for k/v cache",
+        "all",
+        "batch_manager/kvCacheManager.cpp",
+        ("{bytes_gib:,.2f} GiB of KV on this GPU: --free_gpu_memory_fraction of what was free after loading.",),
+        "TensorRT-LLM",
+    ),
+    LogLine(
+        "trtllm_tokens",
+        "KV cache",
+        rf"Using (?P<tokens>{_COUNT}) tokens in paged KV cache",
+        "all",
+        "batch_manager/kvCacheManager.cpp",
+        ("{tokens:,} tokens of KV, which the requests that run share; prompt and output count alike.",),
+        "TensorRT-LLM",
+    ),
+    LogLine(
+        "ollama_offload",
+        "Memory that a model needs",
+        rf'msg=offload .{{0,1000}}?memory\.required\.kv="(?P<kv_text>{_SIZED.replace("bytes", "B")})"'
+        rf'(?:.{{0,400}}?memory\.graph\.full="(?P<graph_text>{_SIZED.replace("bytes", "B")})")?',
+        "up to 0.12; the new engine prints parts of their own",
+        "llm/memory.go",
+        (
+            "{kv_text} for the KV cache of num_ctx × OLLAMA_NUM_PARALLEL tokens: an estimate from before the model is loaded.",
+            "{graph_text} for a step's intermediate values where all layers are on the GPU.",
+        ),
+        "Ollama",
+    ),
+)
+
+LOG_LINES: tuple[LogLine, ...] = tuple(chain(_VLLM, _SGLANG, _LLAMACPP, _OTHERS))
 """The commonest lines, in the order in which they are looked for."""
 
 PATTERNS: Mapping[str, str] = MappingProxyType({line.name: line.pattern for line in LOG_LINES})

@@ -2,7 +2,8 @@
 
 A row is a meaning, an engine, and the names under which it was and is scraped, the newest first. The meanings follow
 the inference gateway's protocol (running, waiting, KV use, block size, blocks). Source: vLLM 0.8.5 to 0.32
-(v1/metrics/loggers.py, engine/metrics.py), SGLang 0.5.23 (observability), llama.cpp's server of 2026-10; read 2026-11.
+(v1/metrics/loggers.py, engine/metrics.py), SGLang 0.5.23 (observability), llama.cpp's server of 2026-10, the documentation of trtllm-serve, LMDeploy and TGI; read
+2026-11.
 """
 
 from __future__ import annotations
@@ -79,6 +80,20 @@ METRIC_NAMES: tuple[Names, ...] = (
     Names(KV_USAGE, "llama.cpp", ("llamacpp:kv_cache_usage_ratio",), "until 2025; nothing takes its place"),
     Names(PROMPT_TOKENS, "llama.cpp", ("llamacpp:prompt_tokens_total",), "2024 on"),
     Names(OUTPUT_TOKENS, "llama.cpp", ("llamacpp:tokens_predicted_total",), "2024 on"),
+    Names(KV_USAGE, "tensorrt-llm", ("trtllm_kv_cache_utilization",), "trtllm-serve"),
+    Names(RUNNING, "tensorrt-llm", ("trtllm_num_requests_running",), "trtllm-serve"),
+    Names(WAITING, "tensorrt-llm", ("trtllm_num_requests_waiting",), "trtllm-serve"),
+    Names(PREFIX_RATE, "tensorrt-llm", ("trtllm_kv_cache_hit_rate",), "trtllm-serve"),
+    Names(KV_USAGE, "lmdeploy", ("lmdeploy:gpu_cache_usage_perc",), "2026-08"),
+    Names(RUNNING, "lmdeploy", ("lmdeploy:num_requests_running",), "2026-08"),
+    Names(WAITING, "lmdeploy", ("lmdeploy:num_requests_waiting",), "2026-08"),
+    Names(PREFIX_RATE, "lmdeploy", ("lmdeploy:prefix_cache_hit_rate",), "2026-08"),
+    Names(PROMPT_LENGTHS, "lmdeploy", ("lmdeploy:request_prompt_tokens",), "2026-08"),
+    Names(OUTPUT_LENGTHS, "lmdeploy", ("lmdeploy:request_generation_tokens",), "2026-08"),
+    Names(RUNNING, "tgi", ("tgi_batch_current_size",), "all"),
+    Names(WAITING, "tgi", ("tgi_queue_size",), "all"),
+    Names(PROMPT_LENGTHS, "tgi", ("tgi_request_input_length",), "all"),
+    Names(OUTPUT_LENGTHS, "tgi", ("tgi_request_generated_tokens",), "all"),
 )
 
 RANKS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})

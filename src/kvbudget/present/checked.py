@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from kvbudget.check.verdict import Check, Row
 
 VERDICTS = {HEALTHY: "AS PLANNED", DRIFT: "DRIFT", CANNOT_TELL: "CANNOT TELL"}
-ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "": "no engine"}
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "": "no engine"} | {
+    "tensorrt-llm": "TensorRT-LLM",
+    "lmdeploy": "LMDeploy",
+    "tgi": "TGI",
+}
 MARKS = {True: "ok", False: "✗", None: ""}
 
 MAX_NAMES = 4
+
+LONGEST_VALUE = 24
+"""Characters of a choice's value in a table of 80; the causes have it whole."""
 
 
 def check_document(found: Check, command: str = "") -> Document:
@@ -62,6 +69,8 @@ def _lead(found: Check) -> Iterator[str]:
     if found.plan is None and found.verdict != CANNOT_TELL:
         calm = "See the causes." if found.findings else "Nothing is alarming."
         yield calm if found.verdict == HEALTHY else "There is no plan to compare with; see the causes."
+    elif found.verdict == CANNOT_TELL and found.engine not in ("", "vllm"):
+        yield f"Plans are of vLLM: what {ENGINES.get(found.engine, found.engine)} tells is read, and not compared."
     elif found.verdict == CANNOT_TELL:
         yield "Nothing that was read can be compared; give MODEL or plan.json, a start-up log, or --metrics."
     elif wrong:
@@ -194,7 +203,11 @@ def _value(value: object) -> str:
         return "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float) else str(value)[:40]
+    return f"{value:g}" if isinstance(value, float) else _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _findings(found: Check) -> Block | None:
@@ -208,7 +221,7 @@ def _findings(found: Check) -> Block | None:
 
 
 def _again(command: str) -> Block | None:
-    return Block(heading="Plan again with what was measured", lines=(f"  {command}",)) if command else None
+    return Block(heading="Plan again with what was measured", command=command) if command else None
 
 
 def _notes(found: Check) -> Block | None:

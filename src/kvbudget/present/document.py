@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,11 +48,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Something to read in one go: a heading, a table, sentences; each may be absent."""
+    """Something to read in one go: a heading, a table, sentences, a command to paste; each may be absent."""
 
     heading: str = ""
     table: Table | None = None
     lines: tuple[str, ...] = ()
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,7 @@ def as_text(document: Document, width: int = WIDTH) -> str:
         if block.table is not None:
             lines += table_lines(block.table, width)
         lines += _all_wrapped(block.lines, width)
+        lines += command_lines(block.command, width)
     return "\n".join(lines) + "\n"
 
 
@@ -93,6 +96,8 @@ def as_markdown(document: Document) -> str:
             parts.append(_markdown_table(block.table))
         if block.lines:
             parts.append("\n".join(f"- {_escaped(line)}" for line in block.lines))
+        if block.command:
+            parts.append("\n".join(f"    {line}" for line in command_lines(block.command, WIDTH)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -138,6 +143,22 @@ def table_lines(table: Table, width: int = WIDTH) -> list[str]:
         length = len(lines[-1]) - len(lines[-1].lstrip())
         lines.insert(-1, " " * length + "-" * (max(map(len, lines)) - length))
     return lines
+
+
+_WORD = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
+_PIECE = re.compile(rf"-\S+ (?!-){_WORD}|{_WORD}")
+"""A word of a command, an option with its value; what is quoted is not broken."""
+
+
+def command_lines(command: str, width: int = WIDTH) -> list[str]:
+    """Return a command as lines that a shell reads as one: all but the last end with a backslash."""
+    lines: list[str] = []
+    for word in _PIECE.findall(clean(command)):
+        if lines and len(lines[-1]) + len(word) + len(" \\ ") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"{_UNDER if lines else GAP}{word}")
+    return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 
 def _wrapped(line: str, width: int) -> list[str]:
