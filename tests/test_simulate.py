@@ -118,6 +118,15 @@ def test_a_summary_of_two_requests_by_hand() -> None:
     assert found.kv_used.max == pytest.approx(4 / 200)
 
 
+@pytest.mark.parametrize(("every", "behind"), [(0.001, True), (0.5, False), (0, False)])
+def test_a_load_that_is_too_much_is_told_by_who_still_waits_in_the_end(every: float, behind: bool) -> None:
+    """Half of 300 requests that come within 0.3 s have not begun by then; those that come at once are a batch."""
+    found = simulated([Request(every * i, 100, 20) for i in range(300)], SMALL, CLOCK)
+    assert found.falls_behind == behind
+    assert (found.backlog > 0) == behind
+    assert (found.waiting.max > 0) == (every < 0.5)
+
+
 def test_refused_requests_are_neither_answered_nor_lost() -> None:
     found = simulated([Request(0, 2000, 4), Request(0, 16, 4)], SMALL, CLOCK)
     assert (found.requests, found.completed, found.refused) == (2, 1, 1)

@@ -36,7 +36,10 @@ def simulated_document(a: Answer, *, curves: bool = True) -> Document:
         blocks.append(Block(lines=tuple(_curves(a))))
     blocks.append(Block(lines=tuple(_answers(a))))
     blocks.append(Block(lines=(*(f"! {text}" for text in a.warnings), *(f"assumed: {text}" for text in a.assumptions))))
-    return Document(title=_title(a), lead=(a.workload,), blocks=tuple(blocks))
+    behind = (
+        f"More comes in than it can do: {a.summary.backlog:,} requests had not begun when the last one came.",
+    ) * a.summary.falls_behind
+    return Document(title=_title(a), lead=(a.workload, *behind), blocks=tuple(blocks))
 
 
 def _latencies(a: Answer) -> tuple[tuple[str, ...], ...]:

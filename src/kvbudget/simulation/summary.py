@@ -274,6 +274,7 @@ class Summary:
         tpot_s: Seconds between a request's tokens on average, over requests with two tokens or more.
         e2e_s: Seconds to the last token, over requests.
         queue_s: Seconds until a request is first scheduled, over requests.
+        backlog: Requests that had not begun when the last one came; 0 where all came at once.
         curves: Running, waiting, blocks and preemptions over time.
     """
 
@@ -299,7 +300,13 @@ class Summary:
     tpot_s: Spread
     e2e_s: Spread
     queue_s: Spread
+    backlog: int
     curves: Curves
+
+    @property
+    def falls_behind(self) -> bool:
+        """Whether more came in than could be done: more had not begun in the end than ever ran at once."""
+        return self.backlog > self.running.max
 
     @property
     def unfinished(self) -> int:
@@ -341,7 +348,17 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
         tpot_s=_seconds((finished[i] - first[i]) // (outputs[i] - 1) for i in done if outputs[i] > 1),
         e2e_s=_seconds(finished[i] - arrival[i] for i in done),
         queue_s=_seconds(result.scheduled[i] - arrival[i] for i in done),
+        backlog=_backlog(result),
         curves=occupancy.curves,
+    )
+
+
+def _backlog(result: Result) -> int:
+    last = max(result.arrival, default=0)
+    if last == min(result.arrival, default=0):
+        return 0
+    return sum(
+        1 for begins, tokens in zip(result.scheduled, result.output_tokens, strict=True) if tokens and begins > last
     )
 
 
