@@ -215,7 +215,15 @@ def test_the_interval_narrows_and_holds_what_was_seen(bounds: list[int], ratios:
     slack = 2 + 1e-6 * new_high
     assert new_low - slack <= min(ratios) * best <= max(ratios) * best <= new_high + slack
     spread = (max(ratios) - min(ratios)) * best
-    assert new_high - new_low <= (high - low) / (len(ratios) + 1) + 2 * spread + slack
+    surprise = max(0, low - c.best * best, c.best * best - high)
+    assert new_high - new_low <= (high - low + 2 * surprise) / (len(ratios) + 1) + 2 * spread + slack
+
+
+@pytest.mark.parametrize(("n", "interval"), [(1, (20, 40)), (3, (25, 35)), (24, (29, 31))])
+def test_one_measurement_far_outside_is_not_taken_for_certain(n: int, interval: tuple[int, int]) -> None:
+    """30 where 8 to 12 was estimated: half of 2 + 18 more or less, which further ones make smaller."""
+    low, best, high = Correction("k", "activations", 3.0, 3.0, 3.0, n).bounds(8, 10, 12)
+    assert (best, (low, high)) == (30, interval)
 
 
 # -- the command line

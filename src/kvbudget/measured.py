@@ -40,11 +40,14 @@ class Correction(NamedTuple):
     def bounds(self, low: int, best: int, high: int) -> tuple[int, int, int]:
         """Return an estimate's corrected (low, best, high).
 
-        Each side narrows with the number of measurements and never below what they spread over.
+        Each side narrows with the number of measurements and never below what they spread over. Measurements outside
+        the estimate's bounds show that it knows less than it thought, so their distance counts as width too, until
+        others confirm them.
         """
         middle = self.best * best
-        below = max(middle - self.low * best, (best - low) / (self.n + 1))
-        above = max(self.high * best - middle, (high - best) / (self.n + 1))
+        surprise = max(0, low - middle, middle - high)
+        below = max(middle - self.low * best, (best - low + surprise) / (self.n + 1))
+        above = max(self.high * best - middle, (high - best + surprise) / (self.n + 1))
         return max(0, int(middle - below)), round(middle), -int(-(middle + above) // 1)
 
 
