@@ -499,9 +499,9 @@ def test_recorded_logs() -> None:
     """Logs of a real engine are read: one that started, one that refused to."""
     started = (SHARED / "data" / "recorded" / "start2.log").read_text(encoding="utf-8")
     names = [reading.line.name for reading in explain.explain_log(started)]
-    assert names[:2] == ["kv_cache_size", "max_concurrency"]
+    assert names == ["batched_tokens", "blocks_override", "kv_cache_size", "max_concurrency", "stats"]
     refused = (SHARED / "data" / "recorded" / "start_nofit.log").read_text(encoding="utf-8")
-    assert "cache_too_small" in [reading.line.name for reading in explain.explain_log(refused)]
+    assert [reading.line.name for reading in explain.explain_log(refused)] == ["blocks_override", "cache_too_small"]
 
 
 # --- flags
