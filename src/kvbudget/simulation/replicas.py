@@ -32,9 +32,6 @@ ROUTINGS: tuple[Routing, ...] = ("round-robin", "least-loaded", "prefix-aware")
 MOST_ENGINES = 4096
 """Engines of one simulation."""
 
-MOST_BLOCKS = 1 << 23
-"""Blocks of all engines together where each is an object; that is about 2 GB."""
-
 PRESSED, PENALTY = 0.5, 6.0
 """vLLM's balancer counts waiting requests this many times more for each part of the cache used beyond a half."""
 
@@ -206,11 +203,6 @@ def _routed(
         shared = shared_by([requests[index] for index in order]) if settings.enable_prefix_caching else {}
     engines: list[_Goes]
     if shared is None:
-        if settings.num_gpu_blocks * fleet.engines > MOST_BLOCKS:
-            raise InputError(
-                f"{fleet.engines:,} engines of {settings.num_gpu_blocks:,} blocks are too many to be simulated step by "
-                "step; give fewer replicas, or --routing round-robin."
-            )
         engines = [_Plain(settings, clock, recorder) for recorder in recorders]
     else:
         example = next(iter(shared.values()), None)
