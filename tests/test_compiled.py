@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -17,6 +17,7 @@ from kvbudget.workload.request import Request, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from kvbudget.simulation.results import Result, Step
 
@@ -129,6 +130,24 @@ def test_is_not_here_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) 
     assert not compiled.is_here.__wrapped__()
     monkeypatch.delattr("numba.njit")
     assert not compiled.is_here.__wrapped__()
+
+
+def test_says_whether_it_had_to_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A function is compiled the first time, and found the second."""
+
+    def again() -> bool:
+        compiled.compiled.cache_clear()
+        none: Any = 0  # the tables are not looked at
+        compiled.compiled()["wake"](StepTime(1, 1).pace._replace(by_tokens=none, by_requests=none), 5)
+        return compiled.was_compiled()
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    compiled.compiled.cache_clear()
+    assert not compiled.was_compiled()
+    assert (again(), again()) == (True, False)
+    monkeypatch.undo()
+    compiled.compiled.cache_clear()
 
 
 def test_times_that_might_not_fit_are_left_to_plain_python() -> None:

@@ -221,6 +221,7 @@ def _answer(
         simulated,
         work_of,
     )
+    from kvbudget.simulation.compiled import was_compiled  # noqa: PLC0415
     from kvbudget.simulation.deployed import pool_assumptions, timing_warnings  # noqa: PLC0415
     from kvbudget.simulation.replicas import simulated_fleet  # noqa: PLC0415
     from kvbudget.workload.kept import Kept  # noqa: PLC0415
@@ -238,7 +239,9 @@ def _answer(
         summary = simulated(begin(), settings, clock)
     run: Any = partial(simulated_fleet, fleet=fleet) if fleet.engines > 1 else simulated
     took = perf_counter() - started
-    if took > PATIENCE and timing.error is not None and not engines.counted:
+    if was_compiled():
+        click.echo("kvbudget: note: numba compiled the loop, which it does once after an installation.", err=True)
+    elif took > PATIENCE and timing.error is not None and not engines.counted:
         note = f"this took {took:.0f} s; as long again for each end of the clock's interval (--step-time has none)"
         click.echo(f"kvbudget: note: {note}.", err=True)
     with _written(steps) as record:

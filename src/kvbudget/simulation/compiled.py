@@ -102,6 +102,11 @@ def compiled() -> dict[str, Any]:
     return known
 
 
+def was_compiled() -> bool:
+    """Return whether this process had to compile, as nothing was kept from before."""
+    return compiled.cache_info().currsize > 0 and any(part.stats.cache_misses for part in compiled().values())
+
+
 def run(
     result: Result,
     settings: SchedulerSettings,
