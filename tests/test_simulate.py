@@ -22,7 +22,7 @@ from kvbudget.simulation.clock import SECOND, StepTime
 from kvbudget.simulation.deployed import scheduler_settings
 from kvbudget.simulation.results import Step
 from kvbudget.simulation.search import find_knee, largest_without
-from kvbudget.simulation.settings import Group, SchedulerSettings
+from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs
 from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
 from kvbudget.workload import files, traces
@@ -210,6 +210,17 @@ def test_an_encoder_is_refused_and_so_is_an_empty_pool() -> None:
         scheduler_settings(kb.budget(deployment("whisper-large-v3", max_model_len=448)))
     with pytest.raises(CannotTell, match="num-gpu-blocks"):
         scheduler_settings(kb.budget(deployment("llama-3.1-70b")))
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b", "gemma-3-12b", "qwen3-next-80b-a3b"])
+@pytest.mark.parametrize("longest", [3000, 40_000])
+def test_the_least_pool_is_that_with_which_the_engine_starts(model: str, longest: int) -> None:
+    """`fit` counts the same, to the block."""
+    large = {"max_model_len": longest, "tensor_parallel_size": 4}
+    least = longest_needs(scheduler_settings(kb.budget(deployment(model, **large)))) + 1  # the null block
+    for blocks, starts in ((least - 1, False), (least, True)):
+        b = kb.budget(deployment(model, num_gpu_blocks_override=blocks, **large))
+        assert (b.verdict != "does_not_fit") is starts
 
 
 # -- the command line

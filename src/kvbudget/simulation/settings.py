@@ -189,15 +189,18 @@ def admission_cap(group: Group, settings: SchedulerSettings) -> int | None:
 
 
 def longest_needs(settings: SchedulerSettings) -> int:
-    """Return the blocks that one request of `max_model_len` tokens needs."""
+    """Return the blocks that the engine wants to have for one request of `max_model_len` tokens before it starts.
+
+    For a window it wants one more than fill it, even where that is one more than the whole request fills.
+    Source: vLLM 0.32, v1/kv_cache_interface.py (max_memory_usage_bytes).
+    """
     blocks = 0
     for group in settings.cache_groups:
-        whole = -(-settings.max_model_len // group.block_size)
         cap = admission_cap(group, settings)
         if group.kind == "state":
-            blocks += 2 + group.checkpoint_blocks if settings.enable_prefix_caching else 1
+            blocks += ALIGNED_STATES + group.checkpoint_blocks if settings.enable_prefix_caching else 1
         else:
-            blocks += whole if cap is None else min(whole, cap)
+            blocks += -(-settings.max_model_len // group.block_size) if cap is None else cap
     return blocks
 
 
