@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +20,9 @@ from kvbudget.cli import cli
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.present.simulated import simulated_text
 from kvbudget.simulation.answer import Answer, calm_limit, knee_of, simulated, work_of
-from kvbudget.simulation.clock import SECOND, StepTime
+from kvbudget.simulation.clock import SECOND, Batch, StepTime
 from kvbudget.simulation.deployed import scheduler_settings
+from kvbudget.simulation.replicas import Fleet, simulated_fleet
 from kvbudget.simulation.results import Step
 from kvbudget.simulation.search import find_knee, largest_without
 from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs
@@ -125,6 +128,29 @@ def test_a_load_that_is_too_much_is_told_by_who_still_waits_in_the_end(every: fl
     assert found.falls_behind == behind
     assert (found.backlog > 0) == behind
     assert (found.waiting.max > 0) == (every < 0.5)
+
+
+@pytest.mark.parametrize(("share", "behind"), [(0.9, False), (1.2, True)])
+def test_a_queue_that_chance_brings_is_not_called_too_much(share: float, behind: bool) -> None:
+    """One prompt a step, at nine tenths of what can be done: only a few run at a time, and more than those wait."""
+    draw = random.Random(0)  # noqa: S311 - a workload, not a secret
+    seconds = CLOCK.step(Batch(512, 1, 512, 0)) / SECOND
+    backlogs = []
+    for _ in range(10):
+        arrivals = accumulate(draw.expovariate(share / seconds) for _ in range(1000))
+        found = simulated([Request(arrival, 512, 1) for arrival in arrivals], SMALL, CLOCK)
+        assert found.falls_behind == behind
+        backlogs.append(found.backlog)
+    assert max(backlogs) > found.running.max
+
+
+def test_engines_that_share_a_load_are_not_behind_because_they_are_many() -> None:
+    """Each of fifty has a request that came during its last step."""
+    requests = [Request(i * 0.0001, 16, 4) for i in range(10_000)]
+    found = simulated_fleet(requests, SMALL, CLOCK, Fleet(50))
+    assert found.waiting.max == 0
+    assert found.backlog > found.running.max
+    assert not found.falls_behind
 
 
 def test_refused_requests_are_neither_answered_nor_lost() -> None:

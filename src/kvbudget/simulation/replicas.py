@@ -95,7 +95,8 @@ def simulated_fleet(
     check_fleet(fleet)
     check(settings)
     result, recorders = simulate_fleet(requests, settings, clock, fleet)
-    return summarize(result, recorders[0].finish_with(recorders[1:], result.ends), settings.usable_blocks)
+    occupancy = recorders[0].finish_with(recorders[1:], result.ends)
+    return summarize(result, occupancy, settings.usable_blocks, fleet.engines)
 
 
 def simulate_fleet(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvbudget.simulation.clock import SECOND
@@ -26,6 +27,10 @@ STRETCHES = 256
 
 MICROSECOND = SECOND // 10**6
 """What the times between tokens are told to."""
+
+CHANCE = 2
+"""How many times the root of their number may wait for chance alone where as many requests come as can be done: the
+root is by how much the number of Poisson arrivals is off, and twice of it is exceeded in one of twenty cases."""
 
 SHORTEST_STRETCH = SECOND // 1000
 """A millisecond, from which stretches are doubled as time goes on."""
@@ -275,6 +280,8 @@ class Summary:
         e2e_s: Seconds to the last token, over requests.
         queue_s: Seconds until a request is first scheduled, over requests.
         backlog: Requests that had not begun when the last one came; 0 where all came at once.
+        falls_behind: Whether those are more than ever ran at once and more than chance brings: then more came in than
+            could be done.
         curves: Running, waiting, blocks and preemptions over time.
     """
 
@@ -301,12 +308,8 @@ class Summary:
     e2e_s: Spread
     queue_s: Spread
     backlog: int
+    falls_behind: bool
     curves: Curves
-
-    @property
-    def falls_behind(self) -> bool:
-        """Whether more came in than could be done: more had not begun in the end than ever ran at once."""
-        return self.backlog > self.running.max
 
     @property
     def unfinished(self) -> int:
@@ -320,11 +323,18 @@ class Summary:
         return {name: value._asdict() if isinstance(value, Spread) else value for name, value in values.items()}
 
 
-def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summary:
-    """Return the summary of a simulation."""
+def summarize(result: Result, occupancy: Occupancy, usable_blocks: int, engines: int = 1) -> Summary:
+    """Return the summary of a simulation.
+
+    Args:
+        result: What became of the requests.
+        occupancy: Who ran and waited.
+        usable_blocks: Blocks of one engine.
+        engines: How many shared the requests.
+    """
     done = [i for i, finished in enumerate(result.finished) if finished != NEVER]
     arrival, first, finished, outputs = result.arrival, result.first_token, result.finished, result.output_tokens
-    used = occupancy.used_blocks
+    used, backlog = occupancy.used_blocks, _backlog(result)
     return Summary(
         requests=len(result),
         completed=len(done),
@@ -348,7 +358,8 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int) -> Summa
         tpot_s=_seconds((finished[i] - first[i]) // (outputs[i] - 1) for i in done if outputs[i] > 1),
         e2e_s=_seconds(finished[i] - arrival[i] for i in done),
         queue_s=_seconds(result.scheduled[i] - arrival[i] for i in done),
-        backlog=_backlog(result),
+        backlog=backlog,
+        falls_behind=backlog > max(engines * occupancy.running.max, CHANCE * sqrt(len(result))),
         curves=occupancy.curves,
     )
 
