@@ -97,7 +97,7 @@ def test_decides_as_the_plain_loop() -> None:
 
 
 def test_is_chosen_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large workloads that share nothing are compiled, whatever their order; others are not."""
+    """Large workloads that share nothing are compiled, whatever their order; others are not, nor are large steps."""
     seen: list[int] = []
 
     def run(result: Result, *_: object, **__: object) -> None:
@@ -112,6 +112,7 @@ def test_is_chosen_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate([*many, Request(0, 600, 5)], SMALL, clock)  # one is refused
     assert seen == [40, 40]
     simulate(many[:20], SMALL, clock)
+    simulate(many, SMALL._replace(max_num_batched_tokens=1000), clock)  # whose table is more than they are
     simulate(many, SMALL, clock, plainly=True)
     simulate([request._replace(segments=(Segment(1, 16),)) for request in many], SMALL, clock)
     monkeypatch.setattr(compiled, "is_here", lambda: False)

@@ -33,6 +33,8 @@ LEAST_REQUESTS = 30_000
 """Requests from which on it is worth the second that loading numba and the compiled loop takes."""
 LEAST_LOADED = 2_000
 """The same once they are loaded, for the tables of the clock."""
+TABLED = 8
+"""Lines of the clock's tables for each request up to which they are worth being made."""
 ENDED = (True,)
 """What stands for the end of the loop, after which rows are left."""
 ROOM = 1 << 58
@@ -42,7 +44,8 @@ ROOM = 1 << 58
 def is_worth(result: Result, settings: SchedulerSettings, times: Clock) -> bool:
     """Return whether a workload that shares nothing should go through `run`: numba is here and enough is to be done."""
     least = LEAST_LOADED if compiled.cache_info().currsize else LEAST_REQUESTS
-    return len(result) >= least and is_here() and _in_range(result, settings, times)
+    lines = settings.max_num_batched_tokens + settings.max_num_seqs
+    return least <= len(result) >= lines / TABLED and is_here() and _in_range(result, settings, times)
 
 
 @cache
