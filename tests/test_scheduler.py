@@ -443,6 +443,7 @@ def test_two_prompts_share_as_far_as_their_segments_agree() -> None:
         ({"max_num_seqs": 0}, InputError, "max_num_seqs is 0"),
         ({"watermark": 1.0}, InputError, "watermark"),
         ({"policy": "lifo"}, InputError, "policy"),
+        ({"long_prefill_token_threshold": 129}, InputError, "more than max_model_len"),
         ({"enable_chunked_prefill": False}, InputError, "without chunked prefill"),
         ({"groups": (Group("sliding", 16),)}, InputError, "no group"),
         ({"groups": (Group("cross", 16),)}, CannotTell, "cross"),  # type: ignore[arg-type]

@@ -232,6 +232,11 @@ def check(settings: SchedulerSettings) -> None:
             f"max_num_batched_tokens is {settings.max_num_batched_tokens}, less than max_num_seqs "
             f"({settings.max_num_seqs}); each running request needs a token of a step."
         )
+    if settings.long_prefill_token_threshold > settings.max_model_len:
+        raise InputError(
+            f"long_prefill_token_threshold is {settings.long_prefill_token_threshold}, more than max_model_len "
+            f"({settings.max_model_len}), with which the engine does not start; give less, or 0 for no limit."
+        )
     if not settings.enable_chunked_prefill and settings.max_num_batched_tokens < settings.max_model_len:
         raise InputError(
             f"max_num_batched_tokens is {settings.max_num_batched_tokens}, less than max_model_len "
