@@ -95,13 +95,15 @@ def test_the_recorded_runs_are_worth_their_place() -> None:
 @needs_shared
 @pytest.mark.parametrize(
     "name",
-    ["tight", "tight_nopc", "tight_sync", "tight_wm", "tight_noisl", "loose", "prefix", "prefix_nopc"],
+    [
+        *("poisson_tight", "poisson_tight_nopc", "poisson_tight_sync", "poisson_tight_wm", "poisson_tight_noisl"),
+        *("poisson_loose", "prefix", "prefix_nopc", "gptoss_hybrid", "qwen3next_hybrid"),
+    ],
 )
 def test_a_long_run_has_vllms_totals(name: str) -> None:
     """Two thousand requests: the same number of steps, preemptions, tokens computed again and found."""
-    prefix = name.startswith("prefix")
-    told = json.loads((ORACLE / f"bench_{name if prefix else 'poisson_' + name}.json").read_text())
-    rows = json.loads((TRACES / f"trace_{'prefix' if prefix else 'poisson20'}.json").read_text())
+    told = json.loads((ORACLE / f"bench_{name}.json").read_text())
+    rows = json.loads((TRACES / f"trace_{'prefix' if name.startswith('prefix') else 'poisson20'}.json").read_text())
     requests = [
         Request(
             row["arrival"],
@@ -131,7 +133,14 @@ def settings_told(told: dict[str, Any], max_model_len: int = 8192) -> SchedulerS
         async_scheduling=told["batches_in_flight"] == 2,
         scheduler_reserve_full_isl=told["reserve_full_isl"],
         watermark=told["watermark"],
+        groups=groups_told(told),
     )
+
+
+def groups_told(told: dict[str, Any]) -> tuple[Group, ...]:
+    """Return the groups of a run; the only window in them is gpt-oss's."""
+    specs = [(bench().KINDS[spec], size) for spec, size, _ in told.get("groups", ())]
+    return tuple(Group(kind, size, 128 if kind == "sliding" else 0) for kind, size in specs)
 
 
 @needs_shared
