@@ -30,6 +30,7 @@ from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
 from kvbudget.workload import files, traces
 from kvbudget.workload.request import Request
+from kvbudget.workload.spec import WorkloadSpec, parse_workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +143,23 @@ def test_a_queue_that_chance_brings_is_not_called_too_much(share: float, behind:
         assert found.falls_behind == behind
         backlogs.append(found.backlog)
     assert max(backlogs) > found.running.max
+
+
+@pytest.mark.parametrize(("rate", "behind"), [(None, False), ("inf", False), ("1000", True)])
+def test_users_who_wait_are_never_too_much(rate: str | None, behind: bool) -> None:
+    """However many wait in the end, none comes before another is answered, unless new ones come at a rate."""
+    spec = WorkloadSpec(
+        rate=rate,
+        users=None if rate else "300",
+        turns="2" if rate else None,
+        think_time="0",
+        requests="600",
+        prompt_tokens="40",
+        output_tokens="9",
+    )
+    found = simulated(parse_workload(spec).loop(), SMALL, CLOCK)
+    assert found.falls_behind == behind
+    assert found.waiting.max > 150 > 2 * found.running.max
 
 
 def test_engines_that_share_a_load_are_not_behind_because_they_are_many() -> None:

@@ -120,7 +120,8 @@ def simulated(arriving: Iterable[Request] | ClosedLoop, settings: Settings, cloc
     """Return what comes of requests, or of users who wait for their answers."""
     recorder = Recorder()
     result = play(arriving, settings, clock, recorder)
-    return summarize(result, recorder.finish(result.ends), settings.usable_blocks)
+    closed = isinstance(arriving, ClosedLoop) and not arriving.one_talk
+    return summarize(result, recorder.finish(result.ends), settings.usable_blocks, closed=closed)
 
 
 def play(

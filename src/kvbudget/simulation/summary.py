@@ -323,7 +323,9 @@ class Summary:
         return {name: value._asdict() if isinstance(value, Spread) else value for name, value in values.items()}
 
 
-def summarize(result: Result, occupancy: Occupancy, usable_blocks: int, engines: int = 1) -> Summary:
+def summarize(
+    result: Result, occupancy: Occupancy, usable_blocks: int, engines: int = 1, *, closed: bool = False
+) -> Summary:
     """Return the summary of a simulation.
 
     Args:
@@ -331,6 +333,7 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int, engines:
         occupancy: Who ran and waited.
         usable_blocks: Blocks of one engine.
         engines: How many shared the requests.
+        closed: Whether a request came when another was answered, so that no more came than could be done.
     """
     done = [i for i, finished in enumerate(result.finished) if finished != NEVER]
     arrival, first, finished, outputs = result.arrival, result.first_token, result.finished, result.output_tokens
@@ -359,7 +362,7 @@ def summarize(result: Result, occupancy: Occupancy, usable_blocks: int, engines:
         e2e_s=_seconds(finished[i] - arrival[i] for i in done),
         queue_s=_seconds(result.scheduled[i] - arrival[i] for i in done),
         backlog=backlog,
-        falls_behind=backlog > max(engines * occupancy.running.max, CHANCE * sqrt(len(result))),
+        falls_behind=not closed and backlog > max(engines * occupancy.running.max, CHANCE * sqrt(len(result))),
         curves=occupancy.curves,
     )
 

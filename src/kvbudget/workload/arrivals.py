@@ -124,6 +124,9 @@ class ClosedLoop:
             schedule gets the same ones.
         starts: When each user comes; by default all at once at 0.
         one_talk: A user who came by `starts` leaves after one conversation.
+
+    Attributes:
+        one_talk: The same; then users come whatever happens, and otherwise never more than can be answered.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class ClosedLoop:
     ) -> None:
         self._users, self._left, self._pairs = users, requests, pairs
         self._think_time, self._turns, self._prefixes, self._rng = think_time, turns, prefixes, rng
-        self._starts, self._one_talk = starts, one_talk
+        self._starts, self.one_talk = starts, one_talk
         self._talks: dict[int, _Talk] = {}
         self._ids = prefixes.different
 
@@ -163,7 +166,7 @@ class ClosedLoop:
             The request, its arrival not before `finished_at`; None if this user sends no more.
         """
         talk = self._talks[user]
-        if not talk.left and self._one_talk:
+        if not talk.left and self.one_talk:
             del self._talks[user]
             return None
         if not self._left:
