@@ -25,7 +25,7 @@ from kvbudget.simulation.deployed import scheduler_settings
 from kvbudget.simulation.replicas import Fleet, simulated_fleet
 from kvbudget.simulation.results import Step
 from kvbudget.simulation.search import find_knee, largest_without
-from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs
+from kvbudget.simulation.settings import Group, SchedulerSettings, longest_needs, with_flags
 from kvbudget.simulation.simulate import simulate
 from kvbudget.simulation.summary import STRETCHES, Recorder, spread
 from kvbudget.workload import files, traces
@@ -120,6 +120,19 @@ def test_a_summary_of_two_requests_by_hand() -> None:
     assert found.simulated_s == pytest.approx(first + 3 * later)
     assert found.generated_tokens == 8
     assert found.kv_used.max == pytest.approx(4 / 200)
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "since"),
+    [({"watermark": 0.1}, (0, 23, 1), "0.24.0"), ({"scheduler_reserve_full_isl": True}, (0, 18, 0), "0.19.0")],
+)
+def test_a_flag_that_a_version_does_not_have_is_refused(
+    flags: dict[str, Any], version: tuple[int, int, int], since: str
+) -> None:
+    with pytest.raises(InputError, match=f"no flag of vLLM .*: it exists since {since}"):
+        with_flags(SMALL, flags, version)
+    assert with_flags(SMALL, flags, (0, 32, 0)) == SMALL._replace(**flags)
+    assert with_flags(SMALL, {"scheduling_policy": "priority"}, version).policy == "priority"
 
 
 @pytest.mark.parametrize(("every", "behind"), [(0.001, True), (0.5, False), (0, False)])

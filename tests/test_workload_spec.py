@@ -238,6 +238,7 @@ WRONG = [
     (replace(BASIC, rate=None, users="3", think_time="soon:1"), "--think-time 'soon:1' is not understood"),
     (replace(BASIC, rate=None, users="3", think_time="-1"), "--think-time '-1' is no number from 0 on"),
     (replace(BASIC, rate=None, users="20m"), "--users 20m is more than 16,777,216"),
+    (replace(BASIC, turns="uniform:1:1001"), "--turns uniform:1:1001 is more than 1,000"),
     (replace(BASIC, think_time="1"), "--think-time is between a user's requests"),
     (replace(BASIC, rate=None, burstiness="2"), "--burstiness shapes arrivals at a rate"),
     (replace(BASIC, time_scale="2"), "--time-scale plays a trace's own arrivals"),

@@ -130,7 +130,7 @@ def simulate(
     workload = parse_workload(WorkloadSpec(**taken(options, WORKLOAD)))
     d = _deployment(ctx, name, options)
     b = budget(d)
-    pool = scheduled(scheduler_settings(b, num_gpu_blocks=num_gpu_blocks), chosen)
+    pool = scheduled(scheduler_settings(b, num_gpu_blocks=num_gpu_blocks), chosen, b.settings.version)
     timing = timing_of(d, step_time=step_time, points=step_points, benches=bench_result)
     fleet = asked_fleet(d, replicas, routing, target_ttft)
     if fleet.several and (workload.closed or policy != VLLM.policy or steps is not None):

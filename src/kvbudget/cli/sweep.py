@@ -209,7 +209,7 @@ class _Plan:
         d = build_deployment(model, chosen)
         fleet = fleet_of(d, replicas, routing)
         b = budget(d)
-        settings = scheduled(scheduler_settings(b, num_gpu_blocks=blocks), flags)
+        settings = scheduled(scheduler_settings(b, num_gpu_blocks=blocks), flags, b.settings.version)
         check(settings)
         timing = timing_of(d, step_time=self._step_time)
         self.timings[timing.source + (f"; each step ±{timing.error:.0%}" if timing.error else "")] = None

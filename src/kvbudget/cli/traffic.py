@@ -12,6 +12,7 @@ from kvbudget.cli.options import NUMBER, TOKENS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvbudget.facts.vllm import Version
     from kvbudget.simulation.settings import SchedulerSettings
 
     Declared = tuple[tuple[tuple[str, ...], dict[str, Any]], ...]
@@ -76,9 +77,8 @@ def taken(options: dict[str, Any], declared: Declared) -> dict[str, Any]:
     return {str(option.name): options.pop(str(option.name)) for option in parameters(declared)}
 
 
-def scheduled(pool: SchedulerSettings, chosen: dict[str, Any]) -> SchedulerSettings:
-    """Return a scheduler with the flags that were given in place of its own."""
-    given = {name: value for name, value in chosen.items() if value is not None}
-    if "scheduling_policy" in given:
-        given["policy"] = given.pop("scheduling_policy")
-    return pool._replace(**given)
+def scheduled(pool: SchedulerSettings, chosen: dict[str, Any], version: Version) -> SchedulerSettings:
+    """Return the scheduler of an engine's version with the flags that were given in place of its own."""
+    from kvbudget.simulation.settings import with_flags  # noqa: PLC0415 - after the options are read
+
+    return with_flags(pool, {name: value for name, value in chosen.items() if value is not None}, version)

@@ -76,6 +76,9 @@ ASYNC_SCHEDULING: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 14,
 FULL_PROMPT_ADMISSION: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 19, 0), True))
 """A request is admitted only if its whole prompt fits (config/scheduler.py, scheduler_reserve_full_isl)."""
 
+WATERMARK: Sequence[tuple[Version, bool]] = (((0, 0, 0), False), ((0, 24, 0), True))
+"""V1 has a share of the blocks that admission leaves free (config/scheduler.py, watermark)."""
+
 
 class BatchDefault(NamedTuple):
     """The batch limits of cards with at least `smallest_gib`, by usage context; A100s may be spared."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kvbudget.deployment import flag
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import policies as facts
-from kvbudget.facts.vllm import FULL_PROMPT_ADMISSION, at
+from kvbudget.facts.vllm import FULL_PROMPT_ADMISSION, WATERMARK, at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kvbudget.engines.vllm import Settings
     from kvbudget.engines.vllm_cache import CacheGroup, CachePlan
     from kvbudget.facts.policies import Words
+    from kvbudget.facts.vllm import Version
 
 FULL = {"mla": "full", "mla+indexer": "full", "full+indexer": "full"}
 """Kinds of groups that keep all of a request, but in other bytes."""
@@ -141,11 +143,11 @@ def resolved(chosen: Settings, plan: CachePlan, num_gpu_blocks: int) -> Schedule
     Raises:
         CannotTell: Its cache, its stages or its drafts are not covered.
     """
-    for flag in ("pipeline_parallel_size", "decode_context_parallel_size"):
-        if getattr(plan.settings, flag) > 1:
-            name = flag.replace("_", "-")
+    for name in ("pipeline_parallel_size", "decode_context_parallel_size"):
+        if getattr(plan.settings, name) > 1:
             raise CannotTell(
-                f"The scheduler of --{name} {getattr(plan.settings, flag)} is not simulated; leave it out.", key=flag
+                f"The scheduler of {flag(name)} {getattr(plan.settings, name)} is not simulated; leave it out.",
+                key=name,
             )
     if plan.settings.num_speculative_tokens:
         raise CannotTell("The scheduler with drafts is not simulated; leave them out.", key="num_speculative_tokens")
@@ -162,6 +164,35 @@ def resolved(chosen: Settings, plan: CachePlan, num_gpu_blocks: int) -> Schedule
         scheduler_reserve_full_isl=at(FULL_PROMPT_ADMISSION, chosen.version),
         groups=() if alone else groups,
     )
+
+
+SINCE = {"scheduler_reserve_full_isl": FULL_PROMPT_ADMISSION, "watermark": WATERMARK}
+"""Flags that not every version of V1 has."""
+
+
+def with_flags(settings: SchedulerSettings, flags: Mapping[str, Any], version: Version) -> SchedulerSettings:
+    """Return the scheduler with vLLM's flags in place of its own.
+
+    Args:
+        settings: The scheduler.
+        flags: Name -> value, spelled as vLLM does.
+        version: The engine's.
+
+    Raises:
+        InputError: The version has no such flag.
+    """
+    for name, rows in SINCE.items():
+        if name in flags and not at(rows, version):
+            first = ".".join(map(str, next(since for since, there in rows if there)))
+            raise InputError(
+                f"{flag(name)} is no flag of vLLM {'.'.join(map(str, version))}: it exists since {first}; leave it out "
+                "or give a later --engine-version."
+            )
+    return settings._replace(**{RENAMED.get(name, name): value for name, value in flags.items()})
+
+
+RENAMED = {"scheduling_policy": "policy"}
+"""Flags whose field has another name, in vLLM too."""
 
 
 def _group(group: CacheGroup, *, caching: bool) -> Group:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_REQUESTS = 10_000
 MAX_REQUESTS = 10**10
 MAX_USERS = 1 << 24
+MAX_TURNS = 1000
+"""Turns of a conversation; each one's prompt names all before it."""
 MAX_HELD = 1 << 24
 """Requests of a trace whose lengths are kept to draw from; more are cut off, and the workload says so."""
 
@@ -297,7 +299,7 @@ def _closed(
     """Users who come back, or with a rate conversations that begin at it."""
     prefixes = parse_prefix(spec.prefix)
     pause = _think_time(spec.think_time)
-    turns = parse_lengths(spec.turns, "--turns") if spec.turns is not None else Constant(1)
+    turns = parse_lengths(spec.turns, "--turns", most=MAX_TURNS) if spec.turns is not None else Constant(1)
     talk = f" in conversations of {_words(turns)} turns" if spec.turns is not None else ""
     rate = burstiness = None
     if spec.users is None:
@@ -325,14 +327,16 @@ def _closed(
 _LENGTHS = "1024, uniform:16:4096 or lognormal:1024:4096 (median and 95th percentile)"
 
 
-def parse_lengths(text: str, what: str) -> Lengths:
+def parse_lengths(text: str, what: str, *, most: int | None = None) -> Lengths:
     """Return the distribution that `text` names: ``N``, ``uniform:LOW:HIGH`` or ``lognormal:MEDIAN:P95[:MOST]``.
 
     Raises:
-        InputError: It is none of these.
+        InputError: It is none of these, or a number in it is more than `most`.
     """
     kind, *parts = text.split(":") if ":" in text else ("constant", text)
     numbers = [_tokens(part, what) for part in parts]
+    if most is not None and max(numbers, default=0) > most:
+        raise InputError(f"{what} {shown(text, 60)} is more than {most:,}; give fewer.")
     match kind.strip().casefold(), numbers:
         case "constant", [tokens]:
             return Constant(tokens)
@@ -340,8 +344,8 @@ def parse_lengths(text: str, what: str) -> Lengths:
             return Uniform(low, high)
         case "lognormal", [median, p95] if median <= p95:
             return Lognormal(median, p95)
-        case "lognormal", [median, p95, most] if median <= p95 and median <= most:
-            return Lognormal(median, p95, most)
+        case "lognormal", [median, p95, longest] if median <= p95 and median <= longest:
+            return Lognormal(median, p95, longest)
         case (("uniform" | "lognormal"), [first, second, *_]) if first > second:
             raise InputError(f"{what} {shown(text, 60)}: the second number is smaller than the first; swap them.")
     raise InputError(f"{what} {shown(repr(text), 60)} is not understood; write {_LENGTHS}.")
