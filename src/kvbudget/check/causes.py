@@ -540,13 +540,13 @@ def _settings(plan: Plan | None, differing: Sequence[Difference]) -> Iterator[Fi
         name = flag(item.name)
         if item.missing:
             runs = "" if item.actual is None or isinstance(item.actual, bool) else f", which runs with {item.actual}"
-            words = f"{typed(item)} of the plan is missing on the server{runs}."
+            words = f"{typed(item.name, item.plan)} of the plan is missing on the server{runs}."
         else:
             words = f"{item.name}: the plan has {'none' if item.plan is None else item.plan}, the server {item.actual}."
         yield Finding(
             f"setting:{item.name}",
             words,
-            f"Start the server with {typed(item)}, or plan again with its own."
+            f"Start the server with {typed(item.name, item.plan)}, or plan again with its own."
             if item.plan is not None
             else f"Start the server without {name}, or plan again with it.",
             drift=True,

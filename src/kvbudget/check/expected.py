@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvbudget.check.metrics import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,14 +76,14 @@ def expected_of(plan: Plan | None) -> Expected:
     preemptions, rate = number_of(found, "preemptions_per_s"), number_of(found, "rate_per_s")
     count, requests = number_of(found, "preemptions"), number_of(found, "requests")
     if preemptions is None:
-        preemptions = _quotient(count, number_of(found, "simulated_s"))
+        preemptions = ratio(count, number_of(found, "simulated_s"))
     return Expected(
         kv_p95=_share(found, "p95"),
         kv_max=_share(found, "max"),
         running_max=number_of(found, "running", "max"),
         waiting_max=number_of(found, "waiting", "max"),
         preemptions_per_s=None if preemptions is None else preemptions / engines,
-        preemptions_each=_quotient(count, requests) if requests else _quotient(preemptions, rate),
+        preemptions_each=ratio(count, requests) if requests else ratio(preemptions, rate),
         requests_per_s=None if rate is None else rate / engines,
         prompt_p50=number_of(found, "prompt_tokens", "p50"),
         prompt_mean=number_of(found, "prompt_tokens", "mean"),
@@ -95,6 +97,11 @@ def preemptions_line(planned: float | None) -> float:
     return 0.0 if planned is None else max(MORE_PREEMPTIONS * planned, planned + 0.01)
 
 
+def waiting_line(planned: float | None) -> int:
+    """Return how many requests may wait, beyond which more do than planned."""
+    return QUEUE + ceil(planned or 0)
+
+
 def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
     """Return a number of an expectation, None where it is not there or cannot be one."""
     value: Any = expected
@@ -103,12 +110,6 @@ def number_of(expected: Mapping[str, Any], *path: str) -> float | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return float(value) if 0 <= value <= LARGEST else None
-
-
-def _quotient(part: float | None, whole: float | None) -> float | None:
-    """Return one figure by another, None where either is missing, or no number comes of them."""
-    found = part / whole if part is not None and whole else None
-    return found if found is not None and isfinite(found) else None
 
 
 def _share(found: Mapping[str, Any], end: str) -> float | None:

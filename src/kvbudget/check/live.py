@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING
 
 from kvbudget.check.causes import FULL
-from kvbudget.check.expected import QUEUE, ROOM, expected_of, preemptions_line
+from kvbudget.check.expected import ROOM, expected_of, preemptions_line, waiting_line
 
 if TYPE_CHECKING:
     from kvbudget.check.metrics import Metrics
@@ -41,7 +40,7 @@ def live_verdict(plan: Plan | None, now: Metrics, lost: float, seconds: float) -
     usage, waiting = now.kv_usage_max or 0.0, now.waiting_max or 0.0
     if expected.kv_max is not None and usage > expected.kv_max + ROOM:
         return ABOVE_PLAN
-    if expected.waiting_max is not None and waiting > ceil(expected.waiting_max) + QUEUE:
+    if expected.waiting_max is not None and waiting > waiting_line(expected.waiting_max):
         return ABOVE_PLAN
     if 100 * usage >= FULL:
         return NO_ROOM

@@ -70,9 +70,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Memory profiling results: ",
-        rf"total_gpu_memory=(?P<total>{_GIB})\s?GiB initial_memory_usage=(?P<initial>{_GIB})\s?GiB "
-        rf"peak_torch_memory=(?P<peak>{_GIB})\s?GiB.{{0,400}}?non_torch_memory=(?P<non_torch>{_GIB})\s?GiB "
-        rf"kv_cache_size=(?P<kv>{_GIB})\s?GiB gpu_memory_utilization=(?P<fraction>{_NUMBER})",
+        PATTERNS["profile_v0"],
         _gib(total="total", peak="torch_peak", non_torch="non_torch", kv="available_kv_cache_memory")
         | {"fraction": ("gpu_memory_utilization", FLAG)},
         phase=CAPTURING,

@@ -143,7 +143,7 @@ class Metrics:
 
     def config_number(self, name: str) -> float | None:
         """Return a figure of the cache's configuration, None if it is not there."""
-        return _finite(self.cache_config.get(name, ""))
+        return finite(self.cache_config.get(name, ""))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -217,7 +217,7 @@ class _Page(NamedTuple):
         """Return a histogram, of all engines together."""
         for name in names_of(meaning, self.engine):
             buckets = [
-                (_finite(sample.labels.get("le", ""), infinite=True), sample.value)
+                (finite(sample.labels.get("le", ""), infinite=True), sample.value)
                 for sample in self.by_name.get(f"{name}_bucket", ())
             ]
             count, total = (
@@ -256,7 +256,7 @@ def _metrics(page: _Page, source: str, seconds: float | None, notes: tuple[str, 
     queries, hits = page.total(facts.PREFIX_QUERIES), page.total(facts.PREFIX_HITS)
     preemptions, finished = page.total(facts.PREEMPTIONS), page.total(facts.FINISHED)
     every = page.samples(facts.RUNNING) or page.samples(facts.KV_USAGE)
-    models = [name for name in dict.fromkeys(sample.labels.get("model_name", "") for sample in every) if name]
+    models = [name for name in dict.fromkeys(sample.labels.get(facts.MODEL, "") for sample in every) if name]
     refuse_several(models, source, "give one engine's page")
     config = dict(poorest([sample.labels for sample in page.samples(facts.CONFIG)]))
     tokens = page.values(facts.KV_TOKENS)
@@ -298,7 +298,7 @@ def poorest(configs: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
     for labels in configs:
         engines.setdefault(_address(labels), set()).add(labels.get("engine"))
     own = [_of_one(labels, len(engines[_address(labels)])) for labels in configs]
-    return min(own, key=lambda labels: _finite(labels.get("num_gpu_blocks", "")) or inf, default={})
+    return min(own, key=lambda labels: finite(labels.get("num_gpu_blocks", "")) or inf, default={})
 
 
 def _address(labels: Mapping[str, str]) -> tuple[str | None, ...]:
@@ -308,7 +308,7 @@ def _address(labels: Mapping[str, str]) -> tuple[str | None, ...]:
 def _of_one(labels: Mapping[str, str], engines: int) -> Mapping[str, str]:
     """Return a configuration with the blocks of one of so many engines."""
     blocks, size, tokens = (
-        _finite(labels.get(name, "")) for name in ("num_gpu_blocks", "block_size", "kv_cache_size_tokens")
+        finite(labels.get(name, "")) for name in ("num_gpu_blocks", "block_size", "kv_cache_size_tokens")
     )
     if engines == 1 or not blocks or (size and blocks * size == tokens):
         return labels
@@ -413,10 +413,10 @@ def _refuse_router(names: set[str], source: str) -> None:
             )
 
 
-def _finite(text: str, *, infinite: bool = False) -> float | None:
+def finite(text: object, *, infinite: bool = False) -> float | None:
     """Return a number, None if the text is none."""
     try:
-        value = float(text[:40])
+        value = float(str(text)[:40])
     except ValueError:
         return None
     return value if isfinite(value) or (infinite and value == inf) else None

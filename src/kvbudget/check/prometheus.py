@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from kvbudget.check.fetch import get, public
-from kvbudget.check.metrics import Lengths, Metrics, lengths_of, names_of, poorest, ratio, refuse_several
+from kvbudget.check.metrics import Lengths, Metrics, finite, lengths_of, names_of, poorest, ratio, refuse_several
 from kvbudget.check.promql import capacity, checked_selector, either
 from kvbudget.errors import AccessError, InputError
 from kvbudget.facts import metric_names as facts
@@ -170,7 +169,7 @@ def _lengths(q: Question, meaning: str, engine: str, window: str) -> Lengths | N
     """Return a histogram over the range, of all engines."""
     grown = f"increase({{}}{window})"
     buckets = [
-        (_number(labels.get("le", ""), infinite=True), value)
+        (finite(labels.get("le", ""), infinite=True), value)
         for labels, value in _instant(q, f"sum by (le) ({_each(q, meaning, engine, grown, '_bucket')})")
     ]
     total = _one(q, f"sum({_each(q, meaning, engine, grown, '_sum')})")
@@ -184,7 +183,7 @@ def _one(q: Question, query: str) -> float | None:
 def _instant(q: Question, query: str) -> Iterator[tuple[Mapping[str, str], float]]:
     """Yield (labels, value) of a query at the end of the range."""
     for item in _answer(q, "query", {"query": query, "time": f"{q.now:.3f}"}):
-        value = _number(_at(item.get("value"), 1))
+        value = finite(_at(item.get("value"), 1))
         if value is not None:
             labels = item.get("metric")
             yield (labels if isinstance(labels, dict) else {}), value
@@ -202,7 +201,7 @@ def _points(q: Question, query: str, step: int) -> list[tuple[float, float]]:
     for item in _answer(q, "query_range", fields):
         points = item.get("values")
         for point in points if isinstance(points, list) else ():
-            at, value = _number(_at(point, 0)), _number(_at(point, 1))
+            at, value = finite(_at(point, 0)), finite(_at(point, 1))
             if at is not None and value is not None:
                 found.append((at, value))
     return found
@@ -234,11 +233,3 @@ def _answer(q: Question, path: str, fields: Mapping[str, str]) -> list[dict[str,
 
 def _at(value: object, index: int) -> object:
     return value[index] if isinstance(value, list) and len(value) > index else ""
-
-
-def _number(value: object, *, infinite: bool = False) -> float | None:
-    try:
-        number = float(str(value)[:40])
-    except ValueError:
-        return None
-    return number if isfinite(number) or (infinite and number > 0) else None

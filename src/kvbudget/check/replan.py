@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kvbudget.check.expected import expected_of
-from kvbudget.deployment import flag
+from kvbudget.check.expected import engines_of, expected_of
+from kvbudget.check.settings import typed
 
 if TYPE_CHECKING:
     from kvbudget.check.metrics import Lengths, Metrics
@@ -36,8 +35,7 @@ def replan_command(plan: Plan | None, metrics: Metrics | None) -> str:
 
 def _replicas(plan: Plan | None, engines: int) -> list[str]:
     """Return how often the deployment is there where a rate is that of several."""
-    each = plan.choices.get("data_parallel_size", 1) if plan is not None else 1
-    replicas = ceil(engines / each) if type(each) is int and each > 0 else 1
+    replicas = ceil(engines / engines_of(plan)) if plan is not None else engines
     return [f"--replicas {replicas}"] if replicas > 1 else []
 
 
@@ -49,14 +47,7 @@ def _named(plan: Plan | None) -> list[str]:
         return [shlex.quote(plan.path)]
     gpu = plan.document["gpu"]
     card = f"--gpu-memory {gpu['memory_bytes']}" if gpu["name"] == "given" else f"--gpu {shlex.quote(gpu['name'])}"
-    return [shlex.quote(plan.document["model"]["name"]), card, *(_typed(*item) for item in plan.choices.items())]
-
-
-def _typed(name: str, value: Any) -> str:  # noqa: ANN401 - any choice
-    """Return a choice as it is typed."""
-    if isinstance(value, bool):
-        return flag(name) if value else f"--no-{flag(name)[2:]}"
-    return f"{flag(name)} {shlex.quote(json.dumps(value) if isinstance(value, dict) else str(value))}"
+    return [shlex.quote(plan.document["model"]["name"]), card, *(typed(*item) for item in plan.choices.items())]
 
 
 def _spelled(lengths: Lengths) -> str:

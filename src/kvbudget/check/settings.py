@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -239,17 +240,11 @@ def _type(value: object) -> str:
 
 TAKEN = (
     *SETTINGS,
-    "dtype",
-    "quantization",
-    "async_scheduling",
+    *ASKED,
     "disable_hybrid_kv_cache_manager",
-    "speculative_config",
     "limit_mm_per_prompt",
     "language_model_only",
     "skip_mm_profiling",
-    "enable_lora",
-    "max_loras",
-    "max_lora_rank",
 )
 """Flags of a server that become fields of a `Deployment`."""
 
@@ -312,10 +307,8 @@ def _plain(name: str, value: object) -> bool:
     return isinstance(value, str)
 
 
-def typed(difference: Difference) -> str:
-    """Return the flag as it is to be typed for the plan's value."""
-    if isinstance(difference.plan, bool):
-        name = flag(difference.name)
-        return name if difference.plan else f"--no-{name[2:]}"
-    value = f"'{json.dumps(difference.plan)}'" if isinstance(difference.plan, dict) else difference.plan
-    return f"{flag(difference.name)} {value}"
+def typed(name: str, value: Any) -> str:  # noqa: ANN401 - any choice
+    """Return a choice as it is typed."""
+    if isinstance(value, bool):
+        return flag(name) if value else f"--no-{flag(name)[2:]}"
+    return f"{flag(name)} {shlex.quote(json.dumps(value) if isinstance(value, dict) else str(value))}"

@@ -113,13 +113,8 @@ def simulate(
     from kvbudget.workload.spec import WorkloadSpec, parse_workload  # noqa: PLC0415
 
     output = chosen_output({"json": as_json, "csv": as_csv, "md": as_md})
-    writers = [
-        *(
-            f"--{name} -"
-            for name, target in (("steps", steps), ("html", html), ("save-plan", save_plan))
-            if target == "-"
-        )
-    ]
+    targets = (("steps", steps), ("html", html), ("save-plan", save_plan))
+    writers = [f"--{name} -" for name, target in targets if target == "-"]
     writers += [f"--{output}"] if output else []
     if len(writers) > 1:
         raise InputError(f"{' and '.join(writers)} both write to standard output; give one of them or a file.")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING
 
 from kvbudget.budgeting import DOES_NOT_FIT
-from kvbudget.check.expected import QUEUE, ROOM, engines_of, expected_of, preemptions_line
+from kvbudget.check.expected import ROOM, engines_of, expected_of, preemptions_line, waiting_line
 from kvbudget.check.metrics import names_of
 from kvbudget.errors import CannotTell, InputError
 from kvbudget.facts import metric_names as facts
@@ -68,7 +67,7 @@ class Limits:
     @property
     def waiting_line(self) -> int:
         """Waiting requests that are more than planned."""
-        return QUEUE + ceil(self.waiting_expected or 0)
+        return waiting_line(self.waiting_expected)
 
 
 def limits_of(plan: Plan) -> Limits:

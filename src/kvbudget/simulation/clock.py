@@ -1,8 +1,8 @@
 """How long a step takes, in whole picoseconds: sums are then exact, in any order and on any machine.
 
 A step's time has a part that its tokens tell, a part that its requests tell, and one that grows with the context that
-attention reads. Any clock is tables of these (`Pace`); the three functions below are all that a simulation asks of one.
-They use nothing but integers, loops and tables, so that `kvbudget.simulation.compiled` can compile them as they are.
+attention reads. Any clock is tables of these (`Pace`); the four functions below are all that a simulation asks of one.
+They use nothing but numbers, loops and tables, so that `kvbudget.simulation.compiled` can compile them as they are.
 """
 
 from __future__ import annotations

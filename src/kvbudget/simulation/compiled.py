@@ -17,7 +17,7 @@ from kvbudget.simulation.results import ROW, TOTALS
 from kvbudget.simulation.summary import Recorder, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, MutableSequence, Sequence
+    from collections.abc import Callable, MutableSequence, Sequence
 
     from kvbudget.simulation.clock import Clock
     from kvbudget.simulation.results import Result, Row, Step
@@ -161,9 +161,9 @@ class _Adding:
         import numpy as np  # noqa: PLC0415 - an extra, and slow to load
 
         self._tally = tally
-        pairs = [np.array([*weights.items()], np.int64).reshape(-1, 2).T.copy() for weights in _weights(tally)]
+        pairs = [np.array([*weights.items()], np.int64).reshape(-1, 2).T.copy() for weights in tally[:4]]
         self._weights = [compiled()["filled"](keys, values) for keys, values in pairs]
-        self._numbers = [np.array(numbers, np.int64) for numbers in _numbers(tally)]
+        self._numbers = [np.array(numbers, np.int64) for numbers in tally[4:]]
         self._table = Tally(*self._weights, *self._numbers)
 
     def add(self, rows: Any, count: int) -> None:  # noqa: ANN401 - a table of numpy
@@ -174,17 +174,9 @@ class _Adding:
         """Put the sums back."""
         import numpy as np  # noqa: PLC0415 - an extra, and slow to load
 
-        for held, weights in zip(self._weights, _weights(self._tally), strict=True):
+        for held, weights in zip(self._weights, self._tally[:4], strict=True):
             pairs: Any = np.zeros((2, len(held)), np.int64)
             compiled()["taken"](held, *pairs)
             weights.update(zip(*pairs.tolist(), strict=True))
-        for held, numbers in zip(self._numbers, _numbers(self._tally), strict=True):
+        for held, numbers in zip(self._numbers, self._tally[4:], strict=True):
             numbers[:] = held.tolist()
-
-
-def _weights(tally: Tally) -> tuple[MutableMapping[int, int], ...]:
-    return tally.running, tally.waiting, tally.used, tally.gaps
-
-
-def _numbers(tally: Tally) -> tuple[MutableSequence[int], ...]:
-    return tally.most_running, tally.most_waiting, tally.most_used, tally.preempted, tally.marks

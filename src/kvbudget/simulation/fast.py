@@ -11,8 +11,8 @@ served; what holds there in general is used here as a shortcut:
 * Who waits does not matter while the first one does not fit: free blocks only become fewer until a request ends.
 * Blocks that no other request can find need no name: see `kvbudget.simulation.runs`.
 
-`loop` is written in what plain Python and numba have in common (whole numbers below 2**63, lists, dicts and heaps of
-them), so that `kvbudget.simulation.compiled` runs the very same rules as machine code.
+`loop` is written in what plain Python and numba have in common (whole numbers below 2**63, lists and heaps of them),
+so that `kvbudget.simulation.compiled` runs the very same rules as machine code.
 """
 
 # ruff: noqa: PLR1730 - a comparison in the loop costs less than a call of max
@@ -309,7 +309,7 @@ def loop(  # noqa: C901, PLR0912, PLR0915 - one loop, whose speed is that its st
                 jump = lasting(phases, size, counter % size, decoding, free, jump)
             took = decodes_time(pace, decoding, context + decoding, jump) if jump else 0
             if horizon < FOREVER and took > horizon - now:
-                jump = min(jump, steps_until(pace, decoding, context + decoding, horizon - now, jump))
+                jump = steps_until(pace, decoding, context + decoding, horizon - now, jump)
                 took = decodes_time(pace, decoding, context + decoding, jump)
             if jump and took > next_arrival - now and not waiting and not full:
                 jump = min(jump, steps_until(pace, decoding, context + decoding, next_arrival - now, jump) + late)

@@ -124,11 +124,8 @@ def simulate_fleet(
 
 def _put(whole: Result, shares: list[list[int]], results: list[Result]) -> None:
     """Fill in what several engines did; peaks are the highest of one engine."""
-    for name in COLUMNS:
-        column = getattr(whole, name)
-        for share, result in zip(shares, results, strict=True):
-            for index, value in zip(share, getattr(result, name), strict=True):
-                column[index] = value
+    for share, result in zip(shares, results, strict=True):
+        whole.put(share, result)
     for name in TOTALS:
         values = [getattr(result, name) for result in results]
         setattr(whole, name, max(values) if name == "ends" or name.startswith("peak") else sum(values))

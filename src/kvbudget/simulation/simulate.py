@@ -181,7 +181,7 @@ class Engine:
         self._prefixes = Prefixes()
         served = (index for index, tokens in enumerate(result.output_tokens) if tokens)
         coming = (self._sequence(index, special.get(index, ALONE)) for index in served)
-        self._coming = deque(sorted(coming, key=lambda sequence: sequence.arrival))
+        self._coming = deque(sorted(coming, key=_arrival))
         self._in_flight: deque[tuple[Scheduled, int]] = deque()
         self._now = 0  # when the steps that are scheduled end
         self._done = 0  # when the next one is scheduled: when the last one ended whose tokens are known
@@ -272,8 +272,8 @@ class Engine:
     def _until(self, time: int, steps: int, requests: int, context: int) -> int:
         """Return how many of `steps` decoding steps begin before `time`."""
         gap = time - self._now
-        if gap <= 0 or self._clock.decodes(requests, context, steps) <= gap:
-            return steps if gap > 0 else 0
+        if gap > 0 and self._clock.decodes(requests, context, steps) <= gap:
+            return steps
         return steps_until(self._clock.pace, requests, context, gap, steps)
 
     def _tell(

@@ -68,7 +68,7 @@ Chunk = tuple[Point, ...]
 
 
 class Figures(NamedTuple):
-    """What a row says; p95 is over time for requests and blocks, over requests for seconds.
+    """What a row says; p95 is over time for requests and blocks, over requests for seconds unless it says otherwise.
 
     Attributes:
         requests: Requests of the workload.
@@ -79,7 +79,7 @@ class Figures(NamedTuple):
         waiting_p95: Requests that wait.
         kv_used_p95: The share of the blocks that requests hold.
         ttft_p95_s: Seconds to the first token.
-        itl_p95_s: Seconds between a request's tokens on average.
+        itl_p95_s: Seconds of the step that brings a token, over tokens.
         e2e_p95_s: Seconds to the last token.
         requests_per_s: Requests answered in each second of the simulated time.
         output_tokens_per_s: Tokens of their answers.
